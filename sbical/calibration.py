@@ -1,0 +1,215 @@
+"""What a calibration leaves: posterior, verdict, ranges, and an estimator that serves the next robot."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import mujoco
+import numpy as np
+
+import sbical
+from sbical import loading, output, store
+from sbical.checks import Verdict, judge, support
+from sbical.checks.base import Evidence
+from sbical.errors import OutputError
+from sbical.estimator import Estimator, load_estimator
+from sbical.experiment import Experiment
+from sbical.exports import ranges
+from sbical.fanout import SimulationSet
+from sbical.posterior import Posterior
+from sbical.prior import Prior, load_prior
+from sbical.protocol import same_protocol
+from sbical.provenance import FORMAT
+from sbical.randomization import Randomization
+from sbical.recording import Recording
+from sbical.replay import Replay
+from sbical.report import write_report
+from sbical.simulator import Simulator
+from sbical.summary import Summary
+
+
+@dataclass(frozen=True, eq=False)
+class Replays:
+    """``predictive``: posterior draws on the calibration windows; ``holdout``: on held-out ones, noise included.
+
+    ``before`` and ``after``: the prior's and the posterior's median alone on held-out windows, noise-free.
+    """
+
+    predictive: Replay
+    holdout: Replay
+    before: Replay
+    after: Replay
+
+
+@dataclass(frozen=True, eq=False)
+class Inference:
+    """The posterior of another robot, from a trained estimator; ``verdict`` holds the checks that need no replay."""
+
+    posterior: Posterior
+    verdict: Verdict
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """A judged posterior. Made by ``calibrate``, kept by ``save``, read back by ``load_calibration``."""
+
+    simulator: Simulator
+    prior: Prior
+    experiment: Experiment
+    summary: Summary
+    estimator: Estimator
+    simulations: SimulationSet
+    fresh: SimulationSet
+    posterior: Posterior
+    verdict: Verdict
+    replays: Replays
+    notes: tuple[str, ...]
+    provenance: Mapping[str, Any]
+
+    @property
+    def holdout(self) -> Replay:
+        """Posterior draws on the held-out windows, noise included."""
+        return self.replays.holdout
+
+    @property
+    def holdout_before(self) -> Replay:
+        """The prior's median on the held-out windows, noise-free."""
+        return self.replays.before
+
+    @property
+    def holdout_after(self) -> Replay:
+        """The posterior's median on the held-out windows, noise-free."""
+        return self.replays.after
+
+    @property
+    def conditions(self) -> dict[str, float]:
+        """A value for each condition: the mean of what was logged per sample, and the first recording's constants [SI]."""
+        first = self.experiment.windows[0]
+        known = dict(first.constants)
+        for name in first.signals:
+            known[name] = float(np.mean([w.signals[name].value.mean() for w in self.experiment.windows]))
+        return known
+
+    def randomization(self, mass: float = 0.9, *, conditions: Mapping[str, float] | None = None) -> Randomization:
+        """Domain-randomization table and ranges; ``conditions`` [SI] replace what the recordings were made under.
+
+        Raises OutputError for a mass outside (0, 1).
+        """
+        failed = tuple(f"{f.name}: {f.figure}" for f in self.verdict.checks if f.status == "fail")
+        origin = {k: self.provenance[k] for k in ("sbical", "created", "simulator", "timestep", "integrator", "seed") if k in self.provenance}
+        return Randomization.of(
+            self.simulator, self.posterior.draws, mass=mass, status=self.verdict.status, reasons=failed,
+            conditions={**self.conditions, **(conditions or {})}, provenance=origin,
+        )  # fmt: skip
+
+    def infer(self, recordings: Sequence[Recording], *, draws: int = 2000, seed: int = 0) -> Inference:
+        """Posterior of another robot that ran the same protocol: no new simulation, no new training.
+
+        Raises ExperimentError that names what differs in its commands, conditions or length.
+        """
+        experiment = same_protocol(self.experiment, recordings, self.simulator.columns)
+        x_o = self.summary.observed(experiment)
+        u = self.estimator.condition(x_o).sample(draws, seed=seed)
+        posterior = replace(self.posterior, draws=self.prior.to_constrained(u), predictive=None)
+        return Inference(posterior, judge(self._evidence(x_o, u, posterior.draws), [support]), tuple(n for r in recordings for n in r.notes))
+
+    def _evidence(self, x_o: np.ndarray, u: np.ndarray, draws: np.ndarray) -> Evidence:
+        """What the checks that need no new simulation look at."""
+        x, fresh = self.simulations.x, self.fresh.x
+        if x is None or fresh is None:
+            raise OutputError("this calibration has lost its simulations; calibrate again")
+        prior_u = self.prior.to_unconstrained(self.posterior.prior)
+        return Evidence(
+            names=self.prior.names, units=self.prior.units, prior=self.posterior.prior, prior_u=prior_u, posterior=draws, posterior_u=u,
+            prior_interval=self.prior.interval(0.9), x_o=x_o, x_train=x[self.simulations.ok], x_fresh=fresh[self.fresh.ok],
+            theta_u_fresh=self.prior.to_unconstrained(self.fresh.theta[self.fresh.ok]), fresh_draws_u=np.empty((0, 0, len(self.prior.names))),
+            holdout=None, holdout_before=None, holdout_after=None, failed_fraction=1 - float(self.simulations.ok.mean()),
+        )  # fmt: skip
+
+    def report(self, path: str | Path) -> None:
+        """Write the HTML report. Raises OutputError if the file cannot be written."""
+        write_report(
+            path, title=f"sbical: {self.simulator.name}", posterior=self.posterior, verdict=self.verdict, holdout=self.holdout,
+            holdout_before=self.holdout_before, holdout_after=self.holdout_after, provenance=dict(self.provenance),
+            randomization=ranges.describe(self.randomization()), notes=self.notes,
+        )  # fmt: skip
+
+    def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
+        """Write the whole run into a folder, or nothing. Raises OutputError if the folder is another run's or not writable."""
+        with output.filling(folder, overwrite=overwrite) as partial:
+            self.posterior.to_netcdf(partial / "posterior.nc")
+            self.estimator.save(partial / "estimator.pt")
+            self.randomization().save(partial)
+            store.save_experiment(partial / "experiment.npz", self.experiment)
+            store.save_summary(partial / "summary.npz", self.summary)
+            store.save_simulations(partial / "simulations.npz", self.simulations, self.provenance)
+            store.save_simulations(partial / "fresh.npz", self.fresh, self.provenance)
+            held = {"holdout": self.replays.holdout, "before": self.replays.before, "after": self.replays.after}
+            store.save_replays(partial / "holdout.npz", held)
+            (partial / "simulator.toml").write_text(self.simulator.toml, encoding="utf-8")
+            (partial / "model.xml").write_text(self.simulator.xml, encoding="utf-8")
+            # XML rounds; the binary model is exact, and readable by the same MuJoCo only
+            mujoco.mj_saveModel(self.simulator.model, str(partial / "model.mjb"), None)
+            (partial / "prior.toml").write_text(self.prior.to_toml(), encoding="utf-8")
+            _json(partial / "verdict.json", self.verdict.to_dict())
+            _json(partial / "provenance.json", {**self.provenance, "notes": list(self.notes)})
+            self.report(partial / "report.html")
+        return Path(folder)
+
+
+def _json(path: Path, data: object) -> None:
+    path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+
+
+def load_calibration(folder: str | Path) -> Calibration:
+    """Read back what ``Calibration.save`` wrote; nothing in it is unpickled.
+
+    Raises OutputError if the folder is no calibration, is incomplete, or was made by a version with another layout.
+    """
+    path = Path(folder)
+    origin = _read_json(path / "provenance.json", path)
+    if origin.get("format") != FORMAT:
+        raise OutputError(
+            f"{path} was made by sbical {origin.get('sbical', '?')} (format {origin.get('format')}), this is {sbical.__version__} "
+            f"(format {FORMAT}); calibrate again, or read it with that version"
+        )
+    simulator = _load_simulator(path, str(origin["simulator"]))
+    held = store.load_replays(path / "holdout.npz")
+    posterior = Posterior.from_netcdf(path / "posterior.nc")
+    if posterior.predictive is None:
+        raise OutputError(f"{path / 'posterior.nc'} has lost its posterior_predictive; calibrate again")
+    return Calibration(
+        simulator=simulator, prior=load_prior(path / "prior.toml").restricted(simulator.parameters), experiment=store.load_experiment(path / "experiment.npz"),
+        summary=store.load_summary(path / "summary.npz"), estimator=load_estimator(path / "estimator.pt"),
+        simulations=store.load_simulations(path / "simulations.npz"), fresh=store.load_simulations(path / "fresh.npz"), posterior=posterior,
+        verdict=Verdict.from_dict(_read_json(path / "verdict.json", path)),
+        replays=Replays(posterior.predictive, held["holdout"], held["before"], held["after"]),
+        notes=tuple(origin.get("notes", ())), provenance=origin,
+    )  # fmt: skip
+
+
+def _load_simulator(path: Path, name: str) -> Simulator:
+    try:
+        toml, xml = ((path / f).read_text(encoding="utf-8") for f in ("simulator.toml", "model.xml"))
+    except OSError as problem:
+        raise OutputError(f"{problem.filename} is missing; the calibration is incomplete: calibrate again") from None
+    simulator = loading.parse(toml, path, name=name, xml=xml)
+    try:
+        return replace(simulator, model=mujoco.MjModel.from_binary_path(str(path / "model.mjb")))
+    except (ValueError, mujoco.FatalError):
+        # another MuJoCo wrote the binary model; the XML agrees with it to its printed digits
+        return simulator
+
+
+def _read_json(file: Path, folder: Path) -> dict[str, Any]:
+    try:
+        return json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise OutputError(f"{folder} is not a calibration of sbical (no {file.name}); give the --output folder of a finished run") from None
+    except (OSError, ValueError) as problem:
+        raise OutputError(f"cannot read {file} ({problem}); calibrate again") from None

@@ -1,0 +1,213 @@
+"""Commands that run simulations or the estimator: calibrate, plan, infer."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, UseAppendAction, arg
+
+from sbical import catalog
+from sbical.cli import values
+from sbical.errors import OutputError, PriorError, RecordingError
+
+if TYPE_CHECKING:
+    from sbical.prior import Prior
+    from sbical.recording import Recording
+    from sbical.simulator import Simulator
+
+Settings = Annotated[tuple[str, ...], UseAppendAction, arg(metavar="NAME=VALUE")]
+Mappings = Annotated[tuple[str, ...], UseAppendAction, arg(metavar="NAME=COLUMN")]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What calibrate and plan have in common."""
+
+    simulator: Annotated[Positional[str], arg(metavar="SIMULATOR")]
+    """Simulator: a name from "sbical list", or a folder that holds simulator.toml and its MJCF."""
+    recordings: Annotated[Positional[tuple[str, ...]], arg(metavar="RECORDING")] = ()
+    """Logs to calibrate on: CSV (plain or .gz) or NPZ files, globs allowed. Without any: the simulator's example."""
+    prior: Annotated[str, arg(metavar="PRIOR")] = ""
+    """Prior over the simulator's parameters: a name from "sbical list", or a TOML file."""
+    holdout: Annotated[tuple[str, ...], arg(metavar="RECORDING")] = ()
+    """Recordings (files, or names among RECORDING) kept out of the calibration to test it. Default: one of three or more,
+    else the last quarter in time."""
+    set: Settings = ()
+    """Condition that is known and not in the log: kp=200 for all recordings, run1.kp=200 for run1 alone. Repeat for more."""
+    map: Mappings = ()
+    """Column of this log, where it has another name or unit than in simulator.toml: position=joint_pos,
+    position=joint_pos:deg, time=stamp:ms. Repeat for more."""
+    simulations: int = 6000
+    """Simulations to learn from; more give a sharper posterior and take proportionally longer."""
+    window: Annotated[float | None, arg(metavar="SECONDS")] = None
+    """Length of the replayed windows [s]. Default: from simulator.toml, else chosen from the recordings."""
+    workers: int = 2
+    """Worker processes of the local Dask cluster, one core each."""
+    seed: int = 0
+    """Seed of everything random: the same seed gives the same result for any number of workers."""
+
+    def load(self) -> tuple[Simulator, Prior, list[Recording], list[Recording] | None]:
+        """Everything a run needs; the last is what is held out, or None to choose."""
+        for option in ("simulations", "workers"):
+            if getattr(self, option) < 1:
+                raise RecordingError(f"--{option} {getattr(self, option)} leaves nothing to run; give at least 1")
+        from sbical.simulator import load_simulator
+
+        simulator = load_simulator(self.simulator)
+        recordings, holdout = self._recordings(simulator)
+        if not self.prior:
+            raise PriorError(_no_prior(simulator))
+        from sbical.prior import load_prior  # torch: only after the cheap mistakes
+
+        return simulator, load_prior(self.prior), recordings, holdout
+
+    def _recordings(self, simulator: Simulator) -> tuple[list[Recording], list[Recording] | None]:
+        from sbical.recording import read_recordings
+
+        sources = [str(r) for r in self.recordings]
+        if not sources and self.holdout:
+            raise RecordingError(
+                "--holdout without recordings to calibrate on; put those first: sbical calibrate SIMULATOR RECORDING... --holdout ..."
+            )
+        if not sources:
+            sources = [str(p) for p in catalog.examples(self.simulator)]
+        if not sources:
+            raise RecordingError(f"simulator '{self.simulator}' has no example recordings; give the logs of your robot after its name")
+        known, renamed = values.conditions(self.set), values.mapping(self.map)
+        names = {Path(s).name for s in sources}
+        del names
+        recordings = read_recordings(sources, simulator.columns, conditions=known, mapping=renamed)
+        kept, held, elsewhere = values.split(recordings, self.holdout)
+        if elsewhere:
+            held += read_recordings(elsewhere, simulator.columns, conditions=known, mapping=renamed)
+        if not kept:
+            raise RecordingError("--holdout takes every recording; leave at least one to calibrate on")
+        return kept, held or None
+
+
+@dataclass(frozen=True)
+class Calibrate(Inputs):
+    """Calibrate a simulator against recordings of a robot.
+
+    Simulates draws of the prior on a Dask cluster, trains a posterior estimator, conditions it on the recordings, checks
+    the result and writes one folder: report.html, posterior.nc (ArviZ), randomization.npz and .json, verdict.json.
+
+    Example: sbical calibrate servo_pendulum run1.csv run2.csv --prior hobby_servo --holdout run3.csv --set kp=200
+    """
+
+    scheduler: Annotated[str, arg(metavar="ADDRESS")] = ""
+    """Dask scheduler to use instead of a local cluster, like tcp://host:8786. Its workers need sbical installed."""
+    output: Annotated[str, arg(metavar="FOLDER")] = ""
+    """Folder for the results. Default: runs/SIMULATOR."""
+    overwrite: bool = False
+    """Replace an earlier run in the output folder."""
+
+    def run(self, console: Console) -> None:
+        """Check the output folder, run, save, and say what came out."""
+        from sbical import output
+
+        folder = Path(self.output or f"runs/{Path(self.simulator).resolve().name if '/' in self.simulator else self.simulator}")
+        output.check(folder, overwrite=self.overwrite)
+        simulator, prior, recordings, holdout = self.load()
+        from sbical.calibrate import calibrate
+        from sbical.cli import show
+        from sbical.progress import RichProgress
+
+        calibration = calibrate(
+            simulator,
+            prior,
+            recordings,
+            holdout=holdout,
+            client=self.scheduler or None,
+            workers=self.workers,
+            simulations=self.simulations,
+            window=self.window,
+            seed=self.seed,
+            progress=RichProgress(),
+        )
+        calibration.save(folder, overwrite=self.overwrite)
+        show.calibration(console, calibration, folder)
+
+
+@dataclass(frozen=True)
+class Plan(Inputs):
+    """Say what "sbical calibrate" would replay, simulate and cost, without running it.
+
+    Example: sbical plan servo_pendulum run1.csv --prior hobby_servo
+    """
+
+    def run(self, console: Console) -> None:
+        """Print the plan."""
+        simulator, prior, recordings, holdout = self.load()
+        from sbical.calibrate import plan
+
+        planned = plan(
+            simulator,
+            prior,
+            recordings,
+            holdout=holdout,
+            simulations=self.simulations,
+            window=self.window,
+            seed=self.seed,
+            workers=self.workers,
+        )
+        console.print(str(planned), markup=False, highlight=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Infer:
+    """Infer the parameters of another robot that ran the same protocol, in seconds and without training.
+
+    Example: sbical infer runs/servo_pendulum unit2_*.csv --output unit2.nc
+    """
+
+    run_folder: Annotated[Positional[str], arg(metavar="RUN")]
+    """Folder of a calibration."""
+    recordings: Annotated[Positional[tuple[str, ...]], arg(metavar="RECORDING")]
+    """Logs of the other robot, with the commands of the calibration's recordings."""
+    set: Settings = ()
+    """Condition that is known and not in the log: kp=200, or run1.kp=200 for run1 alone. Repeat for more."""
+    map: Mappings = ()
+    """Column of this log, where it has another name or unit than in simulator.toml. Repeat for more."""
+    output: Annotated[str, arg(metavar="FILE.nc")] = ""
+    """Write the posterior there (netCDF, opens in ArviZ)."""
+
+    def run(self, console: Console) -> None:
+        """Condition, judge and print."""
+        target = Path(self.output) if self.output else None
+        if target is not None and target.exists():
+            raise OutputError(f"{target} exists; give --output another file name, or remove it")
+        known, renamed = values.conditions(self.set), values.mapping(self.map)
+        from sbical.calibrate import load_calibration
+        from sbical.cli import show
+        from sbical.recording import read_recordings
+
+        calibration = load_calibration(Path(self.run_folder))
+        recordings = read_recordings(self.recordings, calibration.simulator.columns, conditions=known, mapping=renamed)
+        inference = calibration.infer(recordings)
+        if target is not None:
+            inference.posterior.to_netcdf(target)
+        show.parameters(console, inference.posterior)
+        show.verdict(console, inference.verdict)
+        show.notes(console, inference.notes)
+        if target is not None:
+            console.print(f"posterior: {target}", markup=False)
+
+
+def _no_prior(simulator: Simulator) -> str:
+    """Which priors of the catalog have every parameter."""
+    fitting = []
+    for name in catalog.names("prior"):
+        with catalog.find("prior", name).open("rb") as stream:
+            if set(simulator.parameters.names) <= set(tomllib.load(stream)):
+                fitting.append(name)
+    options = (
+        f"priors that have all its parameters: {', '.join(fitting)}"
+        if fitting
+        else 'no prior of the catalog has all its parameters; write one, "sbical show" prints examples'
+    )
+    return f"no prior for simulator '{simulator.name}'; give --prior NAME or --prior FILE.toml ({options})"

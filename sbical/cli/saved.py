@@ -1,0 +1,79 @@
+"""Commands that read a finished run: report and export."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from rich.console import Console
+from tyro.conf import Positional, UseAppendAction, arg
+
+from sbical.cli import values
+from sbical.errors import OutputError
+
+
+@dataclass(frozen=True)
+class Report:
+    """Write the report of a finished run again, for example with another sbical or elsewhere.
+
+    Example: sbical report runs/servo_pendulum --output servo.html
+    """
+
+    run_folder: Annotated[Positional[str], arg(metavar="RUN")]
+    """Folder of a calibration."""
+    output: Annotated[str, arg(metavar="FILE.html")] = ""
+    """Where to write it. Default: report.html in the run's folder, replacing the old one."""
+
+    def run(self, console: Console) -> None:
+        """Load and write."""
+        from sbical.calibrate import load_calibration
+
+        path = Path(self.output) if self.output else Path(self.run_folder) / "report.html"
+        load_calibration(Path(self.run_folder)).report(path)
+        console.print(f"report: {path}", markup=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Export:
+    """Write a run's posterior for use elsewhere; refused after a failed verdict unless forced.
+
+    mjcf: the posterior median as an MJCF that loads and compiles. json: the range of each parameter and the MuJoCo fields
+    it stands for. npz: the correlated table of draws, one column per parameter.
+
+    Example: sbical export runs/servo_pendulum mjcf calibrated.xml --set kp=200
+    """
+
+    run_folder: Annotated[Positional[str], arg(metavar="RUN")]
+    """Folder of a calibration."""
+    kind: Annotated[Positional[str], arg(metavar="KIND")]
+    """mjcf, json, npz, or a format that an installed package adds."""
+    path: Annotated[Positional[str], arg(metavar="FILE")] = ""
+    """File to write. Default: calibrated.xml, ranges.json or table.npz in the working directory."""
+    mass: float = 0.9
+    """Probability that each range holds."""
+    set: Annotated[tuple[str, ...], UseAppendAction, arg(metavar="NAME=VALUE")] = ()
+    """Condition that the export is for, like kp=200. Default: that of the recordings. Repeat for more."""
+    force: bool = False
+    """Export although the verdict failed; the file then says so."""
+    overwrite: bool = False
+    """Replace an existing file."""
+
+    def run(self, console: Console) -> None:
+        """Load, refuse or write."""
+        from sbical import exports
+
+        export = exports.find(self.kind)
+        default = {"mjcf": "calibrated", "json": "ranges", "npz": "table"}.get(self.kind, self.kind) + export.SUFFIX
+        path = Path(self.path or default)
+        if path.exists() and not self.overwrite:
+            raise OutputError(f"{path} exists; pass --overwrite to replace it, or another file name")
+        from sbical.calibrate import load_calibration
+
+        calibration = load_calibration(Path(self.run_folder))
+        randomization = calibration.randomization(mass=self.mass)
+        if self.set:
+            randomization = randomization.under(values.si_conditions(self.set, calibration.simulator.columns))
+        written = randomization.export(self.kind, path, force=self.force)
+        mark = " [bold red](FAILED VERDICT: do not use for training)[/]" if randomization.status == "fail" else ""
+        console.print(f"{self.kind}: {written}{mark}", soft_wrap=True)

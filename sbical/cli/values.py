@@ -1,0 +1,87 @@
+"""What ``--set`` and ``--map`` say, and which recordings are meant."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sbical.errors import RecordingError, unknown
+
+if TYPE_CHECKING:
+    from sbical.columns import Columns
+    from sbical.recording import Recording
+
+Conditions = dict[str, float | Mapping[str, float]]
+
+
+def conditions(items: Sequence[str]) -> Conditions:
+    """``kp=200`` for all recordings, ``run1.kp=200`` for one. Raises RecordingError for anything else."""
+    everywhere: dict[str, float] = {}
+    single: dict[str, dict[str, float]] = {}
+    for item in items:
+        key, separator, text = item.partition("=")
+        value = _number(text)
+        recording, _, name = key.rpartition(".")  # a recording's name may hold dots, a condition's may not
+        if not separator or not name or value is None:
+            raise RecordingError(f"cannot read --set {item}; write --set NAME=NUMBER or --set RECORDING.NAME=NUMBER, like --set kp=200")
+        target = single.setdefault(recording, {}) if recording else everywhere
+        if name in target:
+            raise RecordingError(f"--set gives {key} twice; keep one of them")
+        target[name] = value
+    return {**everywhere, **single}
+
+
+def mapping(items: Sequence[str]) -> dict[str, str]:
+    """``position=joint_pos``, ``position=joint_pos:deg``. Raises RecordingError for anything else."""
+    out: dict[str, str] = {}
+    for item in items:
+        name, separator, column = item.partition("=")
+        if not separator or not name or not column:
+            raise RecordingError(
+                f"cannot read --map {item}; write --map NAME=COLUMN or --map NAME=COLUMN:UNIT, like --map position=joint_pos:deg"
+            )
+        if name in out:
+            raise RecordingError(f"--map gives {name} twice; keep one of them")
+        out[name] = column
+    return out
+
+
+def si_conditions(items: Sequence[str], columns: Columns) -> dict[str, float]:
+    """``--set`` for a saved calibration: values for all, in the units the simulator declares, converted to SI.
+
+    Raises RecordingError for a condition that the simulator does not have, or a value for one recording.
+    """
+    known = {c.name: c for c in columns.conditions}
+    out: dict[str, float] = {}
+    for name, value in conditions(items).items():
+        if isinstance(value, Mapping):
+            raise RecordingError(
+                f"--set {name}.{next(iter(value))}=… names a recording; here a condition has one value: --set {next(iter(value))}=…"
+            )
+        if name not in known:
+            raise RecordingError(unknown("condition", name, known, where="this simulator"))
+        scale, offset = known[name].to_si(f"--set {name}")
+        out[name] = scale * value + offset
+    return out
+
+
+def split(recordings: Sequence[Recording], holdout: Sequence[str]) -> tuple[list[Recording], list[Recording], list[str]]:
+    """Recordings to calibrate on, those held out of them by name or path, and the holdouts that are not among them."""
+    held: list[Recording] = []
+    others: list[str] = []
+    for item in holdout:
+        same = [r for r in recordings if item == r.name or Path(item).resolve() == Path(r.path).resolve()]
+        held.extend(r for r in same if r not in held)
+        if not same:
+            others.append(item)
+    return [r for r in recordings if r not in held], held, others
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None

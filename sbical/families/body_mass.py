@@ -1,0 +1,28 @@
+"""Mass of a body whose shape and density profile are known: the inertia scales with it."""
+
+from __future__ import annotations
+
+from sbical.families.base import Binding, Effect, Family, Hooks, Role, Values, Write
+
+
+def _bind(binding: Binding, effect: Effect) -> Hooks:
+    bodies = [binding.model.body(name).id for name in effect.targets]
+    nominal = {b: float(binding.model.body_mass[b]) for b in bodies}
+
+    def write(values: Values) -> list[Write]:
+        writes: list[Write] = []
+        for body in bodies:
+            writes.append(Write("body_mass", (body,), "set", values["mass"]))
+            writes.extend(Write("body_inertia", (body, axis), "scale", values["mass"] / nominal[body]) for axis in range(3))
+        return writes
+
+    return Hooks(write=write)
+
+
+FAMILY = Family(
+    name="body_mass",
+    equation="m = mass, I = I_nominal * mass / m_nominal  (body_mass, body_inertia)",
+    target="body",
+    roles={"mass": Role("kg", "positive", "mass of the body")},
+    bind=_bind,
+)

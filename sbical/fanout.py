@@ -1,0 +1,223 @@
+"""Fanning simulations out over Dask: one function for a local cluster, a ``Client`` or a scheduler's address.
+
+Workers receive the simulator, the experiment and the summary once, through a plugin that also serves workers that join
+later. Each simulation has its own seed, so the set is bitwise the same for any number of workers and any chunks.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_worker
+from distributed.scheduler import KilledWorker
+
+import sbical
+from sbical.errors import ClusterError
+from sbical.experiment import Experiment
+from sbical.process import simulating
+from sbical.progress import NullProgress, Progress
+from sbical.rollout import STATUS, Trajectories
+from sbical.simulator import Simulator
+from sbical.summary import Summary
+
+#: A task should run this long [s]: scheduling costs a few milliseconds each, and progress should move.
+TASK_SECONDS = 1.0
+#: Chunks per worker, so that the last ones finish together.
+CHUNKS_PER_WORKER = 8
+#: Tasks in flight per worker: enough to never starve, few enough to keep the scheduler light.
+IN_FLIGHT = 4
+
+
+@dataclass(frozen=True, eq=False)
+class Job:
+    """What every worker needs; ``summary`` None returns trajectories."""
+
+    simulator: Simulator
+    experiment: Experiment
+    summary: Summary | None = None
+    noise: bool = True
+    profiler_clock: bool = False
+    token: str = field(default_factory=lambda: f"sbical-{time.time_ns():x}-{np.random.SeedSequence().entropy:x}")
+
+    def run(self, theta: np.ndarray, seeds: np.ndarray) -> tuple[Any, np.ndarray]:
+        """Summaries (n, k) or the values of trajectories, and the status (n, windows)."""
+        with simulating(profiler_clock=self.profiler_clock):
+            trajectories = self.simulator.simulate(theta, self.experiment, seeds, noise=self.noise)
+            if self.summary is None:
+                # half the bytes on the wire; a sensor's step is far above single precision
+                return tuple(v.astype(np.float32) for v in trajectories.values), trajectories.status
+            return self.summary(trajectories), trajectories.status
+
+
+class _JobPlugin(WorkerPlugin):
+    """Keeps the job on every worker, also on those that join or come back later."""
+
+    idempotent = True
+
+    def __init__(self, job: Job) -> None:
+        self.job = job
+        self.name = job.token
+
+    def setup(self, worker: Any) -> None:
+        """Called by Dask on each worker."""
+        worker.__dict__.setdefault("sbical_jobs", {})[self.job.token] = self.job
+
+    def teardown(self, worker: Any) -> None:
+        """Called by Dask when the job is over."""
+        worker.__dict__.get("sbical_jobs", {}).pop(self.job.token, None)
+
+
+def _chunk(token: str, first: int, theta: np.ndarray, seeds: np.ndarray) -> tuple[int, Any, np.ndarray, float]:
+    """One task: simulate some rows and tell how long it took."""
+    began = time.perf_counter()
+    job: Job = get_worker().sbical_jobs[token]  # pyright: ignore[reportAttributeAccessIssue]
+    out, status = job.run(theta, seeds)
+    return first, out, status, time.perf_counter() - began
+
+
+@contextmanager
+def cluster(client: Client | str | None = None, *, workers: int = 2) -> Iterator[Client]:
+    """A client to simulate with: the one given, one for an address, or a local cluster of worker processes.
+
+    Only what was opened here is closed. Raises ClusterError for an address that does not answer.
+    """
+    if isinstance(client, Client):
+        yield client
+    elif isinstance(client, str):
+        try:
+            opened = Client(client, timeout="10s")
+        except (OSError, TimeoutError, ValueError, ImportError) as problem:
+            raise ClusterError(
+                f"no Dask scheduler answers at {client} ({problem}); start one with 'dask scheduler' and pass tcp://HOST:PORT, "
+                "or leave --scheduler out to use this machine"
+            ) from None
+        with opened:
+            yield opened
+    else:
+        if workers < 1:
+            raise ClusterError(f"workers = {workers}; give at least 1")
+        with (
+            LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50) as local,
+            Client(local) as opened,
+        ):
+            yield opened
+
+
+def check_workers(client: Client) -> int:
+    """Number of workers, each with this version of sbical. Raises ClusterError otherwise."""
+    from importlib.metadata import version
+
+    try:
+        client.wait_for_workers(1, timeout=30)
+    except TimeoutError:
+        raise ClusterError("the scheduler has no workers after 30 s; start some with 'dask worker SCHEDULER_ADDRESS'") from None
+    found = client.run(version, "sbical", on_error="return")
+    for address, answer in found.items():
+        if isinstance(answer, Exception):
+            raise ClusterError(f"worker {address} cannot import sbical ({answer}); install sbical {sbical.__version__} in its environment")
+        if answer != sbical.__version__:
+            raise ClusterError(f"worker {address} has sbical {answer}, this client {sbical.__version__}; install the same version on both")
+    return len(found)
+
+
+@dataclass(frozen=True, eq=False)
+class SimulationSet:
+    """Simulations with what made them: theta (n, d), seeds (n,), summaries x (n, k) or trajectories, status (n, windows)."""
+
+    theta: np.ndarray
+    seeds: np.ndarray
+    status: np.ndarray
+    x: np.ndarray | None = None
+    trajectories: Trajectories | None = None
+    seconds_per_simulation: float = 0.0
+
+    @property
+    def ok(self) -> np.ndarray:
+        """(n,): simulations of which no window failed."""
+        return (self.status == 0).all(1)
+
+    def failures(self) -> dict[str, int]:
+        """Number of failed simulations by reason."""
+        worst = self.status.max(1)
+        return {STATUS[int(s)]: int((worst == s).sum()) for s in np.unique(worst) if s != 0}
+
+
+def simulate(
+    job: Job, theta: np.ndarray, seeds: np.ndarray, client: Client, *, progress: Progress | None = None, stage: str = "simulate",
+    chunk: int | None = None,
+) -> SimulationSet:  # fmt: skip
+    """Simulate every row of ``theta`` (n, d) with its seed on the client's workers.
+
+    ``chunk`` fixes the simulations per task; by default a few are timed first. Raises ClusterError if workers cannot
+    simulate or keep dying.
+    """
+    count = check_workers(client)
+    client.register_plugin(_JobPlugin(job))
+    try:
+        with (progress or NullProgress()).stage(stage, len(theta)) as bar:
+            parts = _stream(job.token, theta, seeds, client, count, chunk, bar)
+    finally:
+        client.unregister_worker_plugin(job.token)
+    return _assemble(job, theta, seeds, parts)
+
+
+def _stream(token: str, theta: np.ndarray, seeds: np.ndarray, client: Client, workers: int, chunk: int | None, bar: Any) -> dict[int, Any]:
+    """All chunks by their first row; the first ones time a few simulations."""
+
+    def submit(low: int, high: int) -> Any:
+        return client.submit(_chunk, token, low, theta[low:high], seeds[low:high], key=f"{token}-{low}", pure=False, retries=3)
+
+    n, parts, failed = len(theta), {}, 0
+    if chunk is None:
+        # the first simulations of a worker pay for building the model, so the second task is the one to time
+        first = min(4, n)
+        parts[0] = _result(submit(0, first))
+        second = min(first + 8, n)
+        if second > first:
+            parts[first] = _result(submit(first, second))
+            chunk = chunk_size(parts[first][3] / (second - first), n - second, workers)
+        next_row = second
+        bar.advance(second)
+    else:
+        next_row = 0
+    running = as_completed([])
+    while next_row < n or not running.is_empty():
+        while next_row < n and running.count() < IN_FLIGHT * workers:
+            high = min(next_row + (chunk or 1), n)
+            running.add(submit(next_row, high))
+            next_row = high
+        future = next(running)
+        part = _result(future)
+        failed += int((part[2] != 0).any(1).sum())
+        parts[part[0]] = part
+        bar.advance(len(part[2]), f"{failed} failed" if failed else "")
+    return parts
+
+
+def chunk_size(seconds: float, n: int, workers: int) -> int:
+    """Simulations per task from the time of one [s]: about ``TASK_SECONDS``, but several chunks for every worker."""
+    return max(1, min(round(TASK_SECONDS / max(seconds, 1e-6)), -(-n // (CHUNKS_PER_WORKER * workers))))
+
+
+def _result(future: Any) -> Any:
+    try:
+        part = future.result()
+    except KilledWorker as problem:
+        raise ClusterError(f"workers died while simulating ({problem}); give them more memory or fewer simulations per task") from None
+    future.release()
+    return part
+
+
+def _assemble(job: Job, theta: np.ndarray, seeds: np.ndarray, parts: dict[int, Any]) -> SimulationSet:
+    ordered = [parts[first] for first in sorted(parts)]
+    status = np.concatenate([p[2] for p in ordered])
+    seconds = sum(p[3] for p in ordered) / len(theta)
+    if job.summary is not None:
+        return SimulationSet(theta, seeds, status, x=np.concatenate([p[1] for p in ordered]), seconds_per_simulation=seconds)
+    values = tuple(np.concatenate([p[1][w] for p in ordered]) for w in range(len(job.experiment.windows)))
+    return SimulationSet(theta, seeds, status, trajectories=Trajectories(values, status), seconds_per_simulation=seconds)

@@ -1,0 +1,303 @@
+"""Reading ``simulator.toml`` and its MJCF into a Simulator, with every name checked against the compiled model."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import mujoco
+
+from sbical import catalog, rollout
+from sbical.columns import Column, Columns
+from sbical.errors import SimulatorError, unknown
+from sbical.families import families
+from sbical.families.base import Binding, ConditionRef, Effect, Family, RoleValue, Sensor
+from sbical.simulator import Simulator, parameter_space
+from sbical.units import conversion
+
+_TABLES = {"commands", "measurements", "conditions", "effects"}
+_TOP = {"model", "timestep", "integrator", "window", "time", "time_unit", "description", *_TABLES}
+_COMMAND = {"actuator", "column", "unit", "hold", "enable"}
+_MEASUREMENT = {"sensor", "column", "unit", "resolution"}
+_CONDITION = {"column", "unit", "pattern"}
+
+#: SI unit of an actuator's control and of a sensor's reading, where MuJoCo's type decides it.
+_SENSOR_UNITS = {
+    mujoco.mjtSensor.mjSENS_JOINTPOS: ("position", "rad", "m"),
+    mujoco.mjtSensor.mjSENS_JOINTVEL: ("velocity", "rad/s", "m/s"),
+    mujoco.mjtSensor.mjSENS_JOINTACTFRC: ("other", "N m", "N"),
+    mujoco.mjtSensor.mjSENS_ACTUATORFRC: ("other", "N m", "N"),
+    mujoco.mjtSensor.mjSENS_ACCELEROMETER: ("other", "m/s^2", "m/s^2"),
+    mujoco.mjtSensor.mjSENS_GYRO: ("other", "rad/s", "rad/s"),
+}
+
+
+def load(source: str | Path) -> Simulator:
+    """See ``sbical.simulator.load_simulator``."""
+    path = catalog.find("simulator", source)
+    text = _read(path)
+    return parse(text, path.parent, name=path.parent.name if path.name == "simulator.toml" else path.stem)
+
+
+def parse(text: str, folder: Path, *, name: str, xml: str | None = None) -> Simulator:
+    """Simulator from the text of a ``simulator.toml``; ``xml`` replaces the model file it names."""
+    where = f"{name}/simulator.toml"
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise SimulatorError(f"{where} is not valid TOML: {problem}; fix that line") from None
+    _known_keys(table, _TOP, where)
+    for kind in _TABLES:
+        if not isinstance(table.get(kind, {}), dict) or not all(isinstance(v, dict) for v in table.get(kind, {}).values()):
+            raise SimulatorError(f"{where}: {kind} must be tables like [{kind}.NAME]")
+    if xml is None:
+        if "model" not in table:
+            raise SimulatorError(f'{where} names no model; add model = "model.xml" at the top')
+        xml = _read(folder / str(table["model"]))
+    effects = [_effect(n, e, where) for n, e in table.get("effects", {}).items()]
+    if not effects:
+        raise SimulatorError(f"{where} has no effects, so nothing would be inferred; add one, like [effects.friction]")
+    model, final_xml = _compile(xml, folder, table, effects, where)
+    columns, sensors, commands = _columns(table, model, _condition_units(effects), where)
+    effects = [_targets(e, model, columns, where) for e in effects]
+    _check_conditions(effects, columns, where)
+    units = {(e.name, r): _role_unit(e, r, columns) for e in effects for r in e.roles}
+    simulator = Simulator(
+        name, model, final_xml, text, columns, tuple(effects), sensors, commands,
+        parameter_space(effects, units), _positive(table, "window", where),
+    )  # fmt: skip
+    _check_bound(simulator, Binding(model, sensors, commands))
+    if not simulator.parameters.parameters:
+        raise SimulatorError(f'{where}: every role is a number, so nothing is unknown; name a parameter in one, like damping = "viscous"')
+    return simulator
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise SimulatorError(f"no file {path}; the model of a simulator lies beside its simulator.toml") from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise SimulatorError(f"cannot read {path}: {problem}") from None
+
+
+def _known_keys(table: Mapping[str, Any], valid: set[str], where: str) -> None:
+    for key in table:
+        if key not in valid:
+            raise SimulatorError(unknown("key", key, valid, where=where))
+
+
+def _positive(table: Mapping[str, Any], key: str, where: str) -> float | None:
+    value = table.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
+        raise SimulatorError(f"{where}: {key} = {value!r} must be a positive number of seconds")
+    return float(value)
+
+
+def _effect(name: str, table: Mapping[str, Any], where: str) -> Effect:
+    place = f"effects.{name} of {where}"
+    if "family" not in table:
+        raise SimulatorError(f"{place} has no family; valid: {', '.join(sorted(families()))}")
+    if table["family"] not in families():
+        raise SimulatorError(unknown("family", str(table["family"]), families(), where=place))
+    family = families()[table["family"]]
+    _known_roles(table, family, place)
+    target = table.get("target")
+    targets = tuple(target) if isinstance(target, list) else (target,)
+    if not targets or not all(isinstance(t, str) for t in targets):
+        raise SimulatorError(f'{place} needs target = "NAME" (a {family.target}, or a list of them)')
+    roles: dict[str, RoleValue] = {}
+    for role, spec in family.roles.items():
+        if role in table:
+            roles[role] = _role_value(table[role], role, place)
+        elif spec.default is not None:
+            roles[role] = spec.default
+        elif not spec.optional:
+            raise SimulatorError(f'{place} has no {role} ({spec.meaning} [{spec.unit}]); add {role} = "PARAMETER_NAME" or a number')
+    return Effect(name, family.name, targets, roles)
+
+
+def _known_roles(table: Mapping[str, Any], family: Family, place: str) -> None:
+    for key in table:
+        if key not in {"family", "target", *family.roles}:
+            raise SimulatorError(unknown("role", key, family.roles, where=f"{place} (family {family.name})"))
+
+
+def _role_value(value: object, role: str, place: str) -> RoleValue:
+    if isinstance(value, str) and re.fullmatch(r"[A-Za-z_]\w*", value):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, dict) and set(value) == {"condition"}:
+        return ConditionRef(str(value["condition"]))
+    raise SimulatorError(f'{place}: {role} = {value!r} is none of a parameter name (letters, digits, _), a number, {{ condition = "NAME" }}')
+
+
+def _compile(xml: str, folder: Path, table: Mapping[str, Any], effects: Sequence[Effect], where: str) -> tuple[mujoco.MjModel, str]:
+    """Compiled model, with the effects' edits and the declared timestep, and the XML it came from."""
+    try:
+        assets = {p.name: p.read_bytes() for p in folder.glob("*") if p.suffix in {".xml", ".stl", ".obj", ".msh", ".png"}} if folder.is_dir() else {}
+        spec = mujoco.MjSpec.from_string(xml, assets=assets)
+        timestep = _positive(table, "timestep", where)
+        if timestep is not None:
+            spec.option.timestep = timestep
+        if "integrator" in table:
+            spec.option.integrator = _integrator(str(table["integrator"]), where)
+        for effect in effects:
+            edit = families()[effect.family].edit
+            if edit is not None:
+                edit(spec, effect)
+        # visual meshes cost megabytes per worker and do not touch the motion
+        spec.discard_visual()
+        return spec.compile(), spec.to_xml()
+    except (ValueError, mujoco.FatalError) as problem:
+        raise SimulatorError(f"the MJCF of {where} does not compile: {problem}; fix the model file") from None
+
+
+def _integrator(name: str, where: str) -> int:
+    options = {k.removeprefix("mjINT_").lower(): v for k, v in mujoco.mjtIntegrator.__members__.items()}
+    if name.lower() not in options:
+        raise SimulatorError(unknown("integrator", name, options, where=where))
+    return int(options[name.lower()])
+
+
+def _columns(
+    table: Mapping[str, Any], model: mujoco.MjModel, condition_units: Mapping[str, str], where: str
+) -> tuple[Columns, dict[str, Sensor], dict[str, int]]:
+    items: list[Column] = []
+    sensors: dict[str, Sensor] = {}
+    commands: dict[str, int] = {}
+    for name, t in table.get("commands", {}).items():
+        place = f"commands.{name} of {where}"
+        _known_keys(t, _COMMAND, place)
+        actuator = _named("actuator", t, model, place)
+        commands[name] = actuator
+        items.append(_column(name, "command", t, _control_unit(model, actuator), place))
+    for name, t in table.get("measurements", {}).items():
+        place = f"measurements.{name} of {where}"
+        _known_keys(t, _MEASUREMENT, place)
+        sensor = _named("sensor", t, model, place)
+        kind, unit = _sensor_unit(model, sensor, str(t.get("unit", "1")))
+        column = _column(name, "measurement", t, unit, place)
+        items.append(column)
+        attached = kind != "other"
+        sensors[name] = Sensor(
+            int(model.sensor_adr[sensor]), kind, int(model.sensor_objid[sensor]) if attached else None, column.resolution
+        )
+    for name, t in table.get("conditions", {}).items():
+        place = f"conditions.{name} of {where}"
+        _known_keys(t, _CONDITION, place)
+        items.append(_column(name, "condition", t, condition_units.get(name, str(t.get("unit", "1"))), place))
+    if not sensors:
+        raise SimulatorError(f"{where} measures nothing; add [measurements.NAME] with a sensor (sensors: {_listed('sensor', model)})")
+    return Columns(tuple(items), str(table.get("time", "time")), str(table.get("time_unit", "s"))), sensors, commands
+
+
+def _named(kind: str, table: Mapping[str, Any], model: mujoco.MjModel, place: str) -> int:
+    if kind not in table:
+        raise SimulatorError(f'{place} names no {kind}; add {kind} = "NAME" ({kind}s: {_listed(kind, model)})')
+    if table[kind] not in rollout.element_names(kind, model):
+        raise SimulatorError(unknown(kind, str(table[kind]), rollout.element_names(kind, model), where=place))
+    return rollout.resolve(kind, str(table[kind]), model)
+
+
+def _listed(kind: str, model: mujoco.MjModel) -> str:
+    return ", ".join(rollout.element_names(kind, model)) or "none"
+
+
+def _column(name: str, kind: Any, table: Mapping[str, Any], si: str, place: str) -> Column:
+    if kind != "condition" and "column" not in table:
+        raise SimulatorError(f'{place} names no column of the log; add column = "…"')
+    unit = str(table.get("unit", si))
+    scale, _ = conversion(unit, si, where=place, error=SimulatorError)
+    resolution = table.get("resolution")
+    return Column(
+        name=name, kind=kind, column=table.get("column"), unit=unit, si=si, hold=table.get("hold", "zoh" if kind == "command" else "linear"),
+        enable=table.get("enable"), resolution=None if resolution is None else float(resolution) * scale, pattern=table.get("pattern"),
+    )  # fmt: skip
+
+
+def _condition_units(effects: Sequence[Effect]) -> dict[str, str]:
+    """What each condition becomes: the unit of the role it fills."""
+    units: dict[str, str] = {}
+    for effect in effects:
+        for role, value in effect.roles.items():
+            unit = families()[effect.family].roles[role].unit
+            if isinstance(value, ConditionRef) and unit != "sensor":
+                units[value.name] = unit
+    return units
+
+
+def _control_unit(model: mujoco.MjModel, actuator: int) -> str:
+    """A position servo is told an angle, a motor a torque."""
+    slide = model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT and (
+        model.jnt_type[model.actuator_trnid[actuator, 0]] == mujoco.mjtJoint.mjJNT_SLIDE
+    )
+    if model.actuator_biastype[actuator] == mujoco.mjtBias.mjBIAS_NONE:
+        return "N" if slide else "N m"
+    position = model.actuator_biasprm[actuator, 1] != 0
+    return {(True, True): "m", (True, False): "rad", (False, True): "m/s", (False, False): "rad/s"}[bool(position), bool(slide)]
+
+
+def _sensor_unit(model: mujoco.MjModel, sensor: int, declared: str) -> tuple[Any, str]:
+    """Kind of a sensor and its SI unit; sensors that MuJoCo does not tie to a quantity keep the declared unit."""
+    kind, angular, linear = _SENSOR_UNITS.get(mujoco.mjtSensor(model.sensor_type[sensor]), ("other", declared, declared))
+    joint = model.sensor_objtype[sensor] == mujoco.mjtObj.mjOBJ_JOINT
+    slide = joint and model.jnt_type[model.sensor_objid[sensor]] == mujoco.mjtJoint.mjJNT_SLIDE
+    return kind, linear if slide else angular
+
+
+def _targets(effect: Effect, model: mujoco.MjModel, columns: Columns, where: str) -> Effect:
+    """Resolve globs against the names that exist; a pattern that matches nothing is an error."""
+    family = families()[effect.family]
+    place = f"effects.{effect.name} of {where}"
+    if family.target == "measurement":
+        options = tuple(c.name for c in columns.measurements)
+    elif family.target == "command":
+        options = tuple(c.name for c in columns.commands)
+    else:
+        options = rollout.element_names(family.target, model)
+    found: list[str] = []
+    for pattern in effect.targets:
+        matches = fnmatch.filter(options, pattern)
+        if not matches:
+            raise SimulatorError(unknown(family.target, pattern, options, where=place))
+        found.extend(m for m in matches if m not in found)
+    return Effect(effect.name, effect.family, tuple(found), effect.roles)
+
+
+def _role_unit(effect: Effect, role: str, columns: Columns) -> str:
+    unit = families()[effect.family].roles[role].unit
+    return columns.get(effect.targets[0]).si if unit == "sensor" else unit
+
+
+def _check_conditions(effects: Sequence[Effect], columns: Columns, where: str) -> None:
+    options = {c.name: c for c in columns.conditions}
+    for effect in effects:
+        for role, value in effect.roles.items():
+            if not isinstance(value, ConditionRef):
+                continue
+            place = f"effects.{effect.name}.{role} of {where}"
+            if value.name not in options:
+                raise SimulatorError(unknown("condition", value.name, options, where=place))
+            conversion(options[value.name].si, _role_unit(effect, role, columns), where=place, error=SimulatorError)
+
+
+def _check_bound(simulator: Simulator, binding: Binding) -> None:
+    """Bind once with unit values, so that contradictions show before the first simulation."""
+    import numpy as np
+
+    writes, owners = [], []
+    for bound in rollout.bind(simulator.effects, binding):
+        values = {role: np.ones(1) for role in bound.effect.roles}
+        if bound.hooks.write:
+            new = bound.hooks.write(values)
+            writes.extend(new)
+            owners.extend([bound.effect.name] * len(new))
+    rollout.check_writes(writes, owners)

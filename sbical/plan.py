@@ -1,0 +1,178 @@
+"""The dry run: what will be replayed, what is unknown, how many simulations, what they will cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sbical.errors import ExperimentError, SbicalError
+from sbical.experiment import Experiment, build
+from sbical.prior import Prior
+from sbical.process import simulating
+from sbical.recording import Recording, read_recordings
+from sbical.simulator import Simulator
+from sbical.suspicions import suspicions
+
+#: Pilot simulations that the summary is fitted on; they keep their trajectories, so memory limits them.
+PILOT = 600
+#: Simulations that the estimator never sees, for simulation-based calibration (Talts et al. 2018) and the support check.
+FRESH = 300
+#: Share of each recording's usable time that is held out where no recording can be spared.
+LAST = 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What ``calibrate`` will do. ``str(plan)`` is the text a person reads before spending minutes.
+
+    ``seconds_per_simulation`` is measured on one core; ``notes`` tell what was dropped or looks suspicious.
+    """
+
+    simulator: Simulator
+    prior: Prior
+    experiment: Experiment
+    holdout: Experiment
+    holdout_by: str
+    simulations: int
+    seed: int
+    workers: int
+    seconds_per_simulation: float
+    notes: tuple[str, ...]
+
+    @property
+    def total(self) -> int:
+        """All simulations of the calibration windows: pilot, training, fresh."""
+        return PILOT + self.simulations + FRESH
+
+    @property
+    def seconds(self) -> float:
+        """Expected time of the simulations on all workers [s], without training."""
+        return self.total * self.seconds_per_simulation / self.workers
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "simulator": self.simulator.name,
+            "parameters": list(self.simulator.parameters.names),
+            "windows": [{"recording": w.recording, "start": w.start, "seconds": w.duration, **w.constants} for w in self.experiment.windows],
+            "holdout": [{"recording": w.recording, "start": w.start, "seconds": w.duration, **w.constants} for w in self.holdout.windows],
+            "holdout_by": self.holdout_by,
+            "simulations": self.simulations,
+            "total_simulations": self.total,
+            "seconds_per_simulation": self.seconds_per_simulation,
+            "expected_seconds": self.seconds,
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        space = self.simulator.parameters
+        low, high = self.prior.interval(0.9)
+        width = max(len(n) for n in space.names)
+        lines = [f"{self.simulator.name}: {len(space)} unknowns, prior 90 % ranges"]
+        lines += [f"  {p.name:<{width}}  {a:.4g} to {b:.4g} {p.unit}" for p, a, b in zip(space, low, high, strict=True)]
+        lines += ["calibrate on", *_describe(self.experiment), f"hold out ({self.holdout_by})", *_describe(self.holdout)]
+        lines.append(
+            f"simulate {self.total} times ({PILOT} pilot, {self.simulations} training, {FRESH} fresh for the checks), "
+            f"{self.seconds_per_simulation * 1e3:.1f} ms each: about {self.seconds:.0f} s on {self.workers} worker(s), plus training"
+        )
+        lines += [f"note: {n}" for n in self.notes]
+        return "\n".join(lines)
+
+
+def plan(
+    simulator: Simulator,
+    prior: Prior,
+    recordings: Sequence[Recording],
+    *,
+    holdout: Sequence[str | Path | Recording] | None = None,
+    simulations: int = 4000,
+    window: float | None = None,
+    seed: int = 0,
+    workers: int = 2,
+) -> Plan:
+    """Decide what is replayed and time a few simulations; nothing is written.
+
+    ``holdout``: recordings that judge the result and tune nothing, by name, path or object; by default the last one of three
+    or more, else the last quarter of each recording's usable time. ``window`` [s] cuts recordings into windows restarted
+    from the measured state (default: what the simulator says, or whole stretches). ``seed`` decides every random choice.
+
+    Raises ExperimentError, RecordingError, PriorError or SimulatorError for inputs that do not fit together.
+    """
+    if simulations < 200:
+        raise ExperimentError(f"simulations = {simulations}; a network needs at least 200, and a useful posterior some thousands")
+    if window is not None and not 0 < window < np.inf:
+        raise ExperimentError(f"window = {window:g} s; give a positive length, or leave it out")
+    fitted = prior.restricted(simulator.parameters)
+    columns, layout, length = simulator.columns, simulator.layout, window if window is not None else simulator.window
+    calibration, held, by = _split(simulator, recordings, holdout)
+    if held:
+        experiment = build(calibration, columns, layout, window=length)
+        judged = build(held, columns, layout, window=length)
+    else:
+        experiment = build(calibration, columns, layout, window=length, before=1 - LAST)
+        judged = build(calibration, columns, layout, window=length, after=1 - LAST)
+    notes = [f"{r.name}: {n}" for r in (*calibration, *held) for n in r.notes]
+    notes += [*experiment.notes, *(n for n in judged.notes if n not in experiment.notes)]
+    notes += suspicions([*calibration, *held], columns)
+    cost = _time(simulator, fitted, experiment, seed)
+    return Plan(simulator, fitted, experiment, judged, by, simulations, seed, workers, cost, tuple(notes))
+
+
+def _split(
+    simulator: Simulator, recordings: Sequence[Recording], holdout: Sequence[str | Path | Recording] | None
+) -> tuple[list[Recording], list[Recording], str]:
+    """Calibration recordings, held-out ones, and how they were chosen."""
+    if not recordings:
+        raise ExperimentError("no recordings; give at least one")
+    if holdout is None:
+        if len(recordings) >= 3:
+            return list(recordings[:-1]), [recordings[-1]], "the last of the recordings; choose with --holdout"
+        return list(recordings), [], f"the last {LAST:.0%} of each recording's usable time; choose recordings with --holdout"
+    by_name = {r.name: r for r in recordings}
+    held: list[Recording] = []
+    for item in holdout:
+        if isinstance(item, Recording):
+            held.append(item)
+        elif str(item) in by_name:
+            held.append(by_name[str(item)])
+        else:
+            found = read_recordings([item], simulator.columns)
+            held.extend(by_name.get(r.name, r) for r in found)
+    names = {r.name for r in held}
+    rest = [r for r in recordings if r.name not in names]
+    if not rest:
+        raise ExperimentError(f"every recording is held out ({', '.join(sorted(names))}); leave at least one to calibrate on")
+    return rest, held, "chosen by the user"
+
+
+def _describe(experiment: Experiment) -> list[str]:
+    """One line per recording."""
+    lines = []
+    for name in dict.fromkeys(w.recording for w in experiment.windows):
+        mine = [w for w in experiment.windows if w.recording == name]
+        known = "".join(f", {k} = {v:g}" for k, v in mine[0].constants.items())
+        total = sum(w.duration for w in mine)
+        lines.append(f"  {name}: {len(mine)} window(s), {total:.2f} s in all, from {mine[0].start:.2f} s{known}")
+    return lines
+
+
+def _time(simulator: Simulator, prior: Prior, experiment: Experiment, seed: int) -> float:
+    """Seconds per simulation on one core, from a few; the first ones build the model."""
+    theta = prior.sample(12, seed)
+    seeds = np.arange(12)
+    with simulating():
+        simulator.simulate(theta[:2], experiment, seeds[:2])
+        began = time.perf_counter()
+        outcome = simulator.simulate(theta[2:], experiment, seeds[2:])
+        spent = (time.perf_counter() - began) / 10
+    if not outcome.ok.any():
+        raise SbicalError(
+            f"all of 10 simulations under the prior failed; check timestep ({simulator.timestep:g} s) and the prior's ranges, "
+            "or shorten the windows"
+        )
+    return spent

@@ -1,0 +1,83 @@
+"""Another robot that ran the same protocol: its measurements, on the windows and sample times of a calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from sbical.errors import ExperimentError
+from sbical.experiment import Experiment, Window, _window
+from sbical.segments import segments
+
+if TYPE_CHECKING:
+    from sbical.recording import Columns, Recording
+
+#: Commands count as the same when they differ by less than this share of their range (root mean square).
+TOLERANCE = 0.02
+
+
+def same_protocol(experiment: Experiment, recordings: Sequence[Recording], columns: Columns) -> Experiment:
+    """The experiment with the measurements and initial states of other recordings of the same protocol.
+
+    Each recording of the experiment is matched with the new one that has its conditions and commands; the new measurements
+    are read at the experiment's sample times. Raises ExperimentError that names what differs.
+    """
+    first_starts: dict[str, float] = {}
+    for w in experiment.windows:
+        first_starts.setdefault(w.recording, w.start)
+    windows: list[Window] = []
+    used: list[str] = []
+    for name, origin in first_starts.items():
+        mine = [w for w in experiment.windows if w.recording == name]
+        candidates = [r for r in recordings if r.name not in used]
+        matched, reasons = None, []
+        for recording in candidates:
+            shift = segments(recording, columns).spans[0][0] - origin
+            trial = [_reread(w, recording, columns, experiment, shift) for w in mine]
+            problem = next((p for w, t in zip(mine, trial, strict=True) if (p := _difference(w, t, columns))), None)
+            if problem is None:
+                matched = recording.name
+                windows.extend(t for t in trial if t is not None)
+                break
+            reasons.append(f"{recording.name}: {problem}")
+        if matched is None:
+            raise ExperimentError(
+                f"no recording ran the protocol of '{name}' ({'; '.join(reasons) or 'no recording left'}); an amortized calibration serves "
+                "robots that repeat its commands and conditions. Record the same motions, or calibrate this robot on its own"
+            )
+        used.append(matched)
+    return replace(experiment, windows=tuple(windows), notes=())
+
+
+def _reread(window: Window, recording: Recording, columns: Columns, experiment: Experiment, shift: float) -> Window | None:
+    """The window's stretch of another recording, measured at the window's sample times; None if that recording is too short."""
+    start = window.start + shift
+    stop = start + window.duration
+    first = recording.stream(columns.measurements[0].name).time
+    step = float(np.median(np.diff(first)))
+    if first[0] > start + step or first[-1] < stop - 2 * step:
+        return None
+    new = _window(recording, columns, experiment.layout, start, stop, segment=(start - 0.1, stop + 0.1), opens=window.opens)
+    streams = [recording.stream(c.name) for c in columns.measurements]
+    observed = np.stack([np.interp(start + window.time, s.time, s.value) for s in streams], 1)
+    return replace(new, time=window.time, observed=observed)
+
+
+def _difference(mine: Window, other: Window | None, columns: Columns) -> str | None:
+    """Why two windows are not the same protocol, or None."""
+    if other is None:
+        return f"too short for the window at {mine.start:.2f} s that lasts {mine.duration:.2f} s"
+    for name, value in mine.constants.items():
+        if not np.isclose(other.constants.get(name, np.nan), value, rtol=0.02):
+            return f"{name} = {other.constants.get(name, float('nan')):g} instead of {value:g}"
+    edges = np.linspace(0.0, mine.duration, 200)
+    for command in columns.commands:
+        ours, theirs = mine.commands[command.name].averages(edges), other.commands[command.name].averages(edges)
+        span = max(float(np.ptp(ours)), 1e-9)
+        error = float(np.sqrt(np.mean((ours - theirs) ** 2)))
+        if error > TOLERANCE * span:
+            return f"its {command.name} differs by {error:.3g} {command.si} rms (tolerance {TOLERANCE * span:.3g})"
+    return None

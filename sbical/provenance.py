@@ -1,0 +1,59 @@
+"""Where a calibration came from: versions, hashes, seeds, counts, times."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import mujoco
+
+import sbical
+from sbical.fanout import SimulationSet
+from sbical.plan import Plan
+
+#: Layout of a run's folder; a reader refuses others.
+FORMAT = 1
+
+_PACKAGES = ("mujoco", "torch", "sbi", "pyro-ppl", "zuko", "dask", "numpy", "scipy", "xarray", "arviz-base", "arviz-stats", "arviz-plots")
+
+
+def provenance(intended: Plan, simulated: Sequence[SimulationSet], spent: Mapping[str, float]) -> dict[str, Any]:
+    """Plain data for provenance.json."""
+    failures: dict[str, int] = {}
+    for part in simulated:
+        for reason, count in part.failures().items():
+            failures[reason] = failures.get(reason, 0) + count
+    return {
+        "format": FORMAT,
+        "sbical": sbical.__version__,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "processor": platform.processor() or platform.machine(),
+        "packages": versions(),
+        "simulator": intended.simulator.name,
+        "simulator_sha256": intended.simulator.digest(),
+        "experiment_sha256": intended.experiment.digest(),
+        "timestep": intended.simulator.timestep,
+        "integrator": mujoco.mjtIntegrator(int(intended.simulator.model.opt.integrator)).name.removeprefix("mjINT_"),
+        "seed": intended.seed,
+        "simulations": intended.total,
+        "failed_simulations": failures,
+        "seconds_per_simulation": max((p.seconds_per_simulation for p in simulated), default=0.0),
+        "workers": intended.workers,
+        "seconds": dict(spent),
+        "plan": intended.to_dict(),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Installed versions of the packages that decide a result."""
+    found = {}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

@@ -1,0 +1,79 @@
+"""A linear Gaussian robot whose exact posterior is known, and may be made wrong on purpose."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from sbical.checks.base import Evidence
+from sbical.replay import Replay, WindowReplay
+
+MakeEvidence = Callable[..., Evidence]
+
+NAMES, UNITS = ("kp", "damping", "friction"), ("N m/rad", "N m s/rad", "N m")
+D, K, M, L = 3, 12, 300, 150
+
+
+def replay(rng: np.random.Generator, *, spread: float = 1.0, draws: int = 400, error: float = 1.0) -> Replay:
+    """Observations N(0, error²) per sample, replayed with draws N(0, spread²)."""
+    observed = error * rng.normal(size=(500, 2))
+    window = WindowReplay("run1", 0.0, np.arange(500) * 0.01, observed, spread * rng.normal(size=(draws, 500, 2)))
+    return Replay(("position", "velocity"), ("rad", "rad/s"), (window,))
+
+
+def physical(u: np.ndarray) -> np.ndarray:
+    return np.exp(0.5 * u)
+
+
+def build(seed: int = 0, *, factor: float = 1.0, shift: float = 0.0, fresh: int = M, x_shift: float = 0.0, **changes: object) -> Evidence:
+    """u ~ N(0, I), x = A u + 0.4 noise. Posterior draws have their sd times ``factor`` and their mean moved by ``shift`` sd."""
+    rng = np.random.default_rng(seed)
+    a = np.random.default_rng(99).normal(size=(K, D))
+    covariance = np.linalg.inv(np.eye(D) + a.T @ a / 0.16)
+    root = np.linalg.cholesky(covariance)
+
+    def simulate(u: np.ndarray) -> np.ndarray:
+        return u @ a.T + 0.4 * rng.normal(size=(len(u), K))
+
+    def posterior(x: np.ndarray, n: int) -> np.ndarray:
+        mean = x @ a @ covariance / 0.16
+        z = factor * rng.normal(size=(len(x), n, D)) + shift
+        return mean[:, None] + z @ root.T
+
+    theta_u, train = rng.normal(size=(fresh, D)), rng.normal(size=(2000, D))
+    x_fresh, x_train = simulate(theta_u), simulate(train)
+    x_o = simulate(np.array([[0.3, -0.4, 0.2]]))[0] + x_shift
+    prior_u, posterior_u = rng.normal(size=(4000, D)), posterior(x_o[None], 2000)[0]
+    low, high = np.quantile(physical(prior_u), [0.05, 0.95], axis=0)
+    evidence = Evidence(
+        names=NAMES,
+        units=UNITS,
+        prior_u=prior_u,
+        posterior_u=posterior_u,
+        prior=physical(prior_u),
+        posterior=physical(posterior_u),
+        prior_interval=(low, high),
+        x_o=x_o,
+        x_fresh=x_fresh,
+        theta_u_fresh=theta_u,
+        fresh_draws_u=posterior(x_fresh, L),
+        x_train=x_train,
+        holdout=replay(rng),
+        holdout_before=replay(rng, draws=1, spread=0.0, error=1.0),
+        holdout_after=replay(rng, draws=1, spread=0.0, error=0.5),
+        failed_fraction=0.0,
+    )
+    return replace(evidence, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def make_evidence() -> MakeEvidence:
+    return build
+
+
+@pytest.fixture
+def make_replay() -> Callable[..., Replay]:
+    return replay
