@@ -83,11 +83,13 @@ def run(
         posterior=draws, posterior_u=posterior_u, prior_interval=intended.prior.interval(0.9), x_o=x_o, x_train=_x(trained_on),
         x_fresh=_x(fresh), theta_u_fresh=intended.prior.to_unconstrained(fresh.theta[fresh.ok]),
         fresh_draws_u=estimator.sample_many(_x(fresh), RANKED, seed=intended.seed + 3), holdout=replays.holdout,
-        holdout_before=replays.before, holdout_after=replays.after, failed_fraction=1 - float(np.concatenate([s.ok for s in simulated]).mean()),
+        holdout_before=replays.before, holdout_after=replays.after,
+        failed_fraction=1 - float(np.concatenate([s.ok for s in simulated]).mean()),
     )  # fmt: skip
     verdict = judge(evidence)
     spent["checks"] = time.perf_counter() - began
-    posterior = Posterior(intended.prior.names, intended.prior.units, draws, prior_draws, replays.predictive, {"simulator": intended.simulator.name})
+    origin = {"simulator": intended.simulator.name}
+    posterior = Posterior(intended.prior.names, intended.prior.units, draws, prior_draws, replays.predictive, origin)
     return Calibration(
         simulator=intended.simulator, prior=intended.prior, experiment=intended.experiment, summary=summary, estimator=estimator,
         simulations=trained_on, fresh=fresh, posterior=posterior, verdict=verdict, replays=replays, notes=intended.notes,
@@ -107,8 +109,9 @@ class _Line:
         self.wide = intended.experiment.spread()
 
     def _simulate(
-        self, stage: str, theta: np.ndarray, seeds: np.ndarray, experiment: Experiment, summary: Summary | None = None, *, noise: bool = True
-    ) -> SimulationSet:
+        self, stage: str, theta: np.ndarray, seeds: np.ndarray, experiment: Experiment, summary: Summary | None = None, *,
+        noise: bool = True,
+    ) -> SimulationSet:  # fmt: skip
         began = time.perf_counter()
         job = Job(self.plan.simulator, experiment, summary, noise)
         result = simulate(job, theta, seeds, self.client, progress=self.progress, stage=stage)

@@ -86,6 +86,15 @@ class Calibration:
         """The posterior's median on the held-out windows, noise-free."""
         return self.replays.after
 
+    def table(self) -> str:
+        """Parameters with units, prior and posterior 90 % ranges and contraction, as plain text."""
+        rows = [("parameter", "unit", "prior 90 %", "median", "posterior 90 %", "contraction")]
+        for r in self.posterior.summary(0.9):
+            prior, after = f"{r.prior_low:.3g} to {r.prior_high:.3g}", f"{r.low:.3g} to {r.high:.3g}"
+            rows.append((r.name, r.unit, prior, f"{r.median:.4g}", after, f"{r.contraction:.2f}"))
+        widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+        return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
+
     @property
     def conditions(self) -> dict[str, float]:
         """A value for each condition: the mean of what was logged per sample, and the first recording's constants [SI]."""
@@ -101,7 +110,7 @@ class Calibration:
         Raises OutputError for a mass outside (0, 1).
         """
         failed = tuple(f"{f.name}: {f.figure}" for f in self.verdict.checks if f.status == "fail")
-        origin = {k: self.provenance[k] for k in ("sbical", "created", "simulator", "timestep", "integrator", "seed") if k in self.provenance}
+        origin = {k: self.provenance[k] for k in ("sbical", "created", "simulator", "timestep", "integrator", "seed")}
         return Randomization.of(
             self.simulator, self.posterior.draws, mass=mass, status=self.verdict.status, reasons=failed,
             conditions={**self.conditions, **(conditions or {})}, provenance=origin,
@@ -116,7 +125,8 @@ class Calibration:
         x_o = self.summary.observed(experiment)
         u = self.estimator.condition(x_o).sample(draws, seed=seed)
         posterior = replace(self.posterior, draws=self.prior.to_constrained(u), predictive=None)
-        return Inference(posterior, judge(self._evidence(x_o, u, posterior.draws), [support]), tuple(n for r in recordings for n in r.notes))
+        verdict = judge(self._evidence(x_o, u, posterior.draws), [support])
+        return Inference(posterior, verdict, tuple(n for r in recordings for n in r.notes))
 
     def _evidence(self, x_o: np.ndarray, u: np.ndarray, draws: np.ndarray) -> Evidence:
         """What the checks that need no new simulation look at."""
@@ -125,8 +135,8 @@ class Calibration:
             raise OutputError("this calibration has lost its simulations; calibrate again")
         prior_u = self.prior.to_unconstrained(self.posterior.prior)
         return Evidence(
-            names=self.prior.names, units=self.prior.units, prior=self.posterior.prior, prior_u=prior_u, posterior=draws, posterior_u=u,
-            prior_interval=self.prior.interval(0.9), x_o=x_o, x_train=x[self.simulations.ok], x_fresh=fresh[self.fresh.ok],
+            names=self.prior.names, units=self.prior.units, prior=self.posterior.prior, prior_u=prior_u,
+            posterior=draws, posterior_u=u, prior_interval=self.prior.interval(0.9), x_o=x_o, x_train=x[self.simulations.ok], x_fresh=fresh[self.fresh.ok],
             theta_u_fresh=self.prior.to_unconstrained(self.fresh.theta[self.fresh.ok]), fresh_draws_u=np.empty((0, 0, len(self.prior.names))),
             holdout=None, holdout_before=None, holdout_after=None, failed_fraction=1 - float(self.simulations.ok.mean()),
         )  # fmt: skip
@@ -184,7 +194,8 @@ def load_calibration(folder: str | Path) -> Calibration:
     if posterior.predictive is None:
         raise OutputError(f"{path / 'posterior.nc'} has lost its posterior_predictive; calibrate again")
     return Calibration(
-        simulator=simulator, prior=load_prior(path / "prior.toml").restricted(simulator.parameters), experiment=store.load_experiment(path / "experiment.npz"),
+        simulator=simulator, prior=load_prior(path / "prior.toml").restricted(simulator.parameters),
+        experiment=store.load_experiment(path / "experiment.npz"),
         summary=store.load_summary(path / "summary.npz"), estimator=load_estimator(path / "estimator.pt"),
         simulations=store.load_simulations(path / "simulations.npz"), fresh=store.load_simulations(path / "fresh.npz"), posterior=posterior,
         verdict=Verdict.from_dict(_read_json(path / "verdict.json", path)),

@@ -42,7 +42,7 @@ class Column:
         if self.hold not in ("zoh", "linear"):
             raise SimulatorError(unknown("hold", self.hold, ("zoh", "linear"), where=where))
         if self.column is None and self.kind != "condition":
-            raise SimulatorError(f"{where} has no column; only a condition may be known per recording: add column = \"…\"")
+            raise SimulatorError(f'{where} has no column; only a condition may be known per recording: add column = "…"')
         if self.enable is not None and self.kind != "command":
             raise SimulatorError(f"{where} has an enable column; only a command can be switched off: move it to the command")
         if self.pattern is not None:
@@ -54,9 +54,13 @@ class Column:
         try:
             groups = re.compile(pattern).groups
         except re.error as problem:
-            raise SimulatorError(f"{where}: pattern '{pattern}' is not a regular expression ({problem}); write one like 'kp(\\d+)_'") from None
+            raise SimulatorError(
+                f"{where}: pattern '{pattern}' is not a regular expression ({problem}); write one like 'kp(\\d+)_'"
+            ) from None
         if groups != 1:
-            raise SimulatorError(f"{where}: pattern '{pattern}' has {groups} groups; put parentheses around the number alone, like 'kp(\\d+)_'")
+            raise SimulatorError(
+                f"{where}: pattern '{pattern}' has {groups} groups; put parentheses around the number alone, like 'kp(\\d+)_'"
+            )
 
     def to_si(self, where: str) -> tuple[float, float]:
         """``(scale, offset)`` from the log's unit to SI. Raises RecordingError for units that do not fit."""
@@ -81,14 +85,17 @@ class Columns:
 
     @property
     def commands(self) -> tuple[Column, ...]:
+        """What the robot was told, in order."""
         return tuple(c for c in self.items if c.kind == "command")
 
     @property
     def measurements(self) -> tuple[Column, ...]:
+        """What the robot's sensors said, in order."""
         return tuple(c for c in self.items if c.kind == "measurement")
 
     @property
     def conditions(self) -> tuple[Column, ...]:
+        """What is known besides, in order."""
         return tuple(c for c in self.items if c.kind == "condition")
 
     def get(self, name: str) -> Column:

@@ -96,12 +96,18 @@ def _from_name(item: Column, pattern: str, file_stem: str, where: str) -> float 
     try:
         return float(match[1])
     except (TypeError, ValueError):
-        raise RecordingError(f"{where}: pattern '{pattern}' of condition '{item.name}' finds '{match[1]}', not a number; put its group around the number") from None
+        raise RecordingError(
+            f"{where}: pattern '{pattern}' of condition '{item.name}' finds '{match[1]}', not a number; put its group around the number"
+        ) from None
 
 
 def _ways(item: Column, table: Table) -> str:
     column = f" (no column '{item.column}'; valid: {', '.join(sorted(table.columns))})" if item.column is not None else ""
-    name = f"name the file so that '{item.pattern}' matches" if item.pattern is not None else "give the condition a pattern for the file name in simulator.toml"
+    name = (
+        f"name the file so that '{item.pattern}' matches"
+        if item.pattern is not None
+        else "give the condition a pattern for the file name in simulator.toml"
+    )
     return (
         f"{column}; give it with --set {item.name}=VALUE (conditions={{'{item.name}': VALUE}}), as a scalar '{item.name}' in the NPZ, "
         f"as a line '# {item.name}: VALUE' above the CSV's header, or {name}"

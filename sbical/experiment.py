@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Faster logs are thinned to about this rate [Hz]: a joint's motion holds no more, and summaries cost in proportion.
 HIGHEST_RATE = 250.0
+#: A window with fewer samples shows no motion: a second difference takes three, a state's spread some more.
+FEWEST = 5
 #: Spread of the initial state of windows that open a recording [rad or m], [rad/s or m/s], so that an amortized posterior
 #: serves robots that started the same protocol from almost the same state.
 START_SPREAD = (0.01, 0.05)
@@ -93,8 +95,8 @@ class Experiment:
             seen.update(json.dumps([w.start, sorted(w.constants.items())]).encode())
             for array in (w.time, w.observed, w.initial.mean, w.initial.factor):
                 seen.update(np.ascontiguousarray(array).tobytes())
-            for name, signal in sorted((*w.commands.items(), *w.signals.items())):
-                seen.update(name.encode() + signal.time.tobytes() + signal.value.tobytes())
+            for name, signal in (*sorted(w.commands.items()), *sorted(w.signals.items())):
+                seen.update(f"{name} {signal.hold}".encode() + signal.time.tobytes() + signal.value.tobytes())
         return seen.hexdigest()
 
 
@@ -112,17 +114,21 @@ def build(
     notes: list[str] = []
     for recording in recordings:
         found = segments(recording, columns)
-        notes.extend(found.notes)
+        notes.extend(f"{recording.name}: {n}" for n in found.notes)
         spans = _share(found.spans, after or 0.0, 1.0 if before is None else before)
         first = found.spans[0][0]
         for begin, end in spans:
             for start, stop in _cut(begin, end, window):
-                windows.append(_window(recording, columns, layout, start, stop, segment=(begin, end), opens=start == first))
+                held = _samples(recording, columns, start, stop)
+                if len(held) < FEWEST:
+                    notes.append(f"{recording.name}: window from {start:.3f} to {stop:.3f} s dropped: only {len(held)} samples")
+                    continue
+                windows.append(measure_window(recording, columns, layout, start, stop, segment=(begin, end), opens=start == first))
     if not windows:
         wanted = f"{window:g} s" if window else "0.25 s"
         raise ExperimentError(
             f"no usable window of at least {wanted} in {', '.join(r.name for r in recordings)}; "
-            "record longer motions, or pass a shorter --window"
+            f"log longer motions, with at least {FEWEST} samples in every window, or pass another --window"
         )
     names = tuple(c.name for c in columns.measurements)
     return Experiment(tuple(windows), names, tuple(c.si for c in columns.measurements), layout, tuple(notes))
@@ -146,11 +152,11 @@ def _cut(begin: float, end: float, window: float | None) -> list[tuple[float, fl
     return [(begin + k * window, begin + (k + 1) * window) for k in range(count)]
 
 
-def _window(
+def measure_window(
     recording: Recording, columns: Columns, layout: Layout, start: float, stop: float, *, segment: tuple[float, float], opens: bool
 ) -> Window:
-    first = recording.stream(columns.measurements[0].name)
-    inside = first.time[(first.time >= start) & (first.time <= stop)]
+    """The window from ``start`` to ``stop`` [s]; its initial state is read from samples of ``segment`` only."""
+    inside = _samples(recording, columns, start, stop)
     thin = max(1, round(1 / (np.median(np.diff(inside)) * HIGHEST_RATE)))
     time = inside[::thin]
     measured = {c.name: recording.stream(c.name) for c in columns.measurements}
@@ -168,6 +174,12 @@ def _window(
         initial=estimate(start, usable, layout.sensors, layout.qpos0, layout.nv),
         opens=opens,
     )
+
+
+def _samples(recording: Recording, columns: Columns, start: float, stop: float) -> np.ndarray:
+    """Times of the first measured channel from ``start`` to ``stop`` [s]."""
+    time = recording.stream(columns.measurements[0].name).time
+    return time[(time >= start) & (time <= stop)]
 
 
 def _held(recording: Recording, name: str, hold: str, start: float, stop: float, margin: float = 0.5) -> HeldSignal:

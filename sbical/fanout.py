@@ -6,11 +6,13 @@ later. Each simulation has its own seed, so the set is bitwise the same for any 
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from importlib.metadata import version
+from typing import Any, cast
 
 import numpy as np
 from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_worker
@@ -101,8 +103,10 @@ def cluster(client: Client | str | None = None, *, workers: int = 2) -> Iterator
     else:
         if workers < 1:
             raise ClusterError(f"workers = {workers}; give at least 1")
+        # a dashboard would need bokeh and an open port
+        options: dict[str, Any] = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
         with (
-            LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50) as local,
+            LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, **options) as local,
             Client(local) as opened,
         ):
             yield opened
@@ -110,13 +114,11 @@ def cluster(client: Client | str | None = None, *, workers: int = 2) -> Iterator
 
 def check_workers(client: Client) -> int:
     """Number of workers, each with this version of sbical. Raises ClusterError otherwise."""
-    from importlib.metadata import version
-
     try:
         client.wait_for_workers(1, timeout=30)
     except TimeoutError:
         raise ClusterError("the scheduler has no workers after 30 s; start some with 'dask worker SCHEDULER_ADDRESS'") from None
-    found = client.run(version, "sbical", on_error="return")
+    found: dict[str, Any] = cast(Any, client.run(version, "sbical", on_error="return"))
     for address, answer in found.items():
         if isinstance(answer, Exception):
             raise ClusterError(f"worker {address} cannot import sbical ({answer}); install sbical {sbical.__version__} in its environment")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import mujoco
+import numpy as np
 
 from sbical import catalog, rollout
 from sbical.columns import Column, Columns
@@ -20,10 +21,12 @@ from sbical.simulator import Simulator, parameter_space
 from sbical.units import conversion
 
 _TABLES = {"commands", "measurements", "conditions", "effects"}
-_TOP = {"model", "timestep", "integrator", "window", "time", "time_unit", "description", *_TABLES}
+_TOP = {"model", "prior", "timestep", "integrator", "window", "time", "time_unit", "description", *_TABLES}
 _COMMAND = {"actuator", "column", "unit", "hold", "enable"}
 _MEASUREMENT = {"sensor", "column", "unit", "resolution"}
 _CONDITION = {"column", "unit", "pattern"}
+#: Files that an MJCF may include or load.
+_ASSETS = {".xml", ".stl", ".obj", ".msh", ".png"}
 
 #: SI unit of an actuator's control and of a sensor's reading, where MuJoCo's type decides it.
 _SENSOR_UNITS = {
@@ -68,7 +71,7 @@ def parse(text: str, folder: Path, *, name: str, xml: str | None = None) -> Simu
     units = {(e.name, r): _role_unit(e, r, columns) for e in effects for r in e.roles}
     simulator = Simulator(
         name, model, final_xml, text, columns, tuple(effects), sensors, commands,
-        parameter_space(effects, units), _positive(table, "window", where),
+        parameter_space(effects, units), _positive(table, "window", where), table.get("prior"),
     )  # fmt: skip
     _check_bound(simulator, Binding(model, sensors, commands))
     if not simulator.parameters.parameters:
@@ -109,8 +112,9 @@ def _effect(name: str, table: Mapping[str, Any], where: str) -> Effect:
     family = families()[table["family"]]
     _known_roles(table, family, place)
     target = table.get("target")
-    targets = tuple(target) if isinstance(target, list) else (target,)
-    if not targets or not all(isinstance(t, str) for t in targets):
+    listed: list[Any] = target if isinstance(target, list) else [target]
+    targets = tuple(t for t in listed if isinstance(t, str))
+    if not targets or len(targets) != len(listed):
         raise SimulatorError(f'{place} needs target = "NAME" (a {family.target}, or a list of them)')
     roles: dict[str, RoleValue] = {}
     for role, spec in family.roles.items():
@@ -136,13 +140,15 @@ def _role_value(value: object, role: str, place: str) -> RoleValue:
         return float(value)
     if isinstance(value, dict) and set(value) == {"condition"}:
         return ConditionRef(str(value["condition"]))
-    raise SimulatorError(f'{place}: {role} = {value!r} is none of a parameter name (letters, digits, _), a number, {{ condition = "NAME" }}')
+    raise SimulatorError(
+        f'{place}: {role} = {value!r} is none of a parameter name (letters, digits, _), a number, {{ condition = "NAME" }}'
+    )
 
 
 def _compile(xml: str, folder: Path, table: Mapping[str, Any], effects: Sequence[Effect], where: str) -> tuple[mujoco.MjModel, str]:
     """Compiled model, with the effects' edits and the declared timestep, and the XML it came from."""
     try:
-        assets = {p.name: p.read_bytes() for p in folder.glob("*") if p.suffix in {".xml", ".stl", ".obj", ".msh", ".png"}} if folder.is_dir() else {}
+        assets = {p.name: p.read_bytes() for p in folder.rglob("*") if p.suffix.lower() in _ASSETS} if folder.is_dir() else {}
         spec = mujoco.MjSpec.from_string(xml, assets=assets)
         timestep = _positive(table, "timestep", where)
         if timestep is not None:
@@ -218,8 +224,9 @@ def _column(name: str, kind: Any, table: Mapping[str, Any], si: str, place: str)
     scale, _ = conversion(unit, si, where=place, error=SimulatorError)
     resolution = table.get("resolution")
     return Column(
-        name=name, kind=kind, column=table.get("column"), unit=unit, si=si, hold=table.get("hold", "zoh" if kind == "command" else "linear"),
-        enable=table.get("enable"), resolution=None if resolution is None else float(resolution) * scale, pattern=table.get("pattern"),
+        name=name, kind=kind, column=table.get("column"), unit=unit, si=si,
+        hold=table.get("hold", "zoh" if kind == "command" else "linear"), enable=table.get("enable"),
+        resolution=None if resolution is None else float(resolution) * scale, pattern=table.get("pattern"),
     )  # fmt: skip
 
 
@@ -291,8 +298,6 @@ def _check_conditions(effects: Sequence[Effect], columns: Columns, where: str) -
 
 def _check_bound(simulator: Simulator, binding: Binding) -> None:
     """Bind once with unit values, so that contradictions show before the first simulation."""
-    import numpy as np
-
     writes, owners = [], []
     for bound in rollout.bind(simulator.effects, binding):
         values = {role: np.ones(1) for role in bound.effect.roles}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -38,7 +37,8 @@ def check(folder: str | Path, *, overwrite: bool = False) -> None:
         raise OutputError(f"cannot write into {parent} ({problem.strerror}); pass an --output folder that is writable") from None
     free = shutil.disk_usage(parent).free
     if free < NEEDED:
-        raise OutputError(f"{parent} has {free / 1e6:.0f} MB left and a run needs {NEEDED / 1e6:.0f}; free some space or pass another --output")
+        left = f"{parent} has {free / 1e6:.0f} MB left and a run needs {NEEDED / 1e6:.0f}"
+        raise OutputError(f"{left}; free some space or pass another --output")
 
 
 @contextmanager
@@ -59,7 +59,8 @@ def filling(folder: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
         partial.chmod(0o755)
         _swap(partial, path)
     except OSError as problem:
-        raise OutputError(f"cannot write {path} ({problem.strerror or problem}); free some space or pass another --output folder") from problem
+        reason = problem.strerror or problem
+        raise OutputError(f"cannot write {path} ({reason}); free some space or pass another --output folder") from problem
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 
@@ -67,11 +68,11 @@ def filling(folder: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
 def _swap(partial: Path, path: Path) -> None:
     """Put the new folder in place; the old one is deleted only after that."""
     if not path.exists():
-        os.replace(partial, path)
+        partial.replace(path)
         return
     old = Path(tempfile.mkdtemp(dir=path.parent, prefix=f".{path.name}-old-"))
-    os.replace(path, old / "run")
-    os.replace(partial, path)
+    path.replace(old / "run")
+    partial.replace(path)
     shutil.rmtree(old, ignore_errors=True)
 
 

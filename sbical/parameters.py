@@ -56,10 +56,12 @@ class ParameterSpace:
 
     @property
     def names(self) -> tuple[str, ...]:
+        """Names in order."""
         return tuple(p.name for p in self.parameters)
 
     @property
     def units(self) -> tuple[str, ...]:
+        """SI units in order."""
         return tuple(p.unit for p in self.parameters)
 
     def __len__(self) -> int:

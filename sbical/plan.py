@@ -56,11 +56,14 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
+        def listed(experiment: Experiment) -> list[dict[str, Any]]:
+            return [{"recording": w.recording, "start": w.start, "seconds": w.duration, **w.constants} for w in experiment.windows]
+
         return {
             "simulator": self.simulator.name,
             "parameters": list(self.simulator.parameters.names),
-            "windows": [{"recording": w.recording, "start": w.start, "seconds": w.duration, **w.constants} for w in self.experiment.windows],
-            "holdout": [{"recording": w.recording, "start": w.start, "seconds": w.duration, **w.constants} for w in self.holdout.windows],
+            "windows": listed(self.experiment),
+            "holdout": listed(self.holdout),
             "holdout_by": self.holdout_by,
             "simulations": self.simulations,
             "total_simulations": self.total,
@@ -167,9 +170,9 @@ def _time(simulator: Simulator, prior: Prior, experiment: Experiment, seed: int)
     seeds = np.arange(12)
     with simulating():
         simulator.simulate(theta[:2], experiment, seeds[:2])
-        began = time.perf_counter()
+        began = time.process_time()
         outcome = simulator.simulate(theta[2:], experiment, seeds[2:])
-        spent = (time.perf_counter() - began) / 10
+        spent = (time.process_time() - began) / 10
     if not outcome.ok.any():
         raise SbicalError(
             f"all of 10 simulations under the prior failed; check timestep ({simulator.timestep:g} s) and the prior's ranges, "

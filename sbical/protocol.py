@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sbical.errors import ExperimentError
-from sbical.experiment import Experiment, Window, _window
+from sbical.experiment import Experiment, Window, measure_window
 from sbical.segments import segments
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def _reread(window: Window, recording: Recording, columns: Columns, experiment: 
     step = float(np.median(np.diff(first)))
     if first[0] > start + step or first[-1] < stop - 2 * step:
         return None
-    new = _window(recording, columns, experiment.layout, start, stop, segment=(start - 0.1, stop + 0.1), opens=window.opens)
+    new = measure_window(recording, columns, experiment.layout, start, stop, segment=(start - 0.1, stop + 0.1), opens=window.opens)
     streams = [recording.stream(c.name) for c in columns.measurements]
     observed = np.stack([np.interp(start + window.time, s.time, s.value) for s in streams], 1)
     return replace(new, time=window.time, observed=observed)

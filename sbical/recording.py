@@ -13,14 +13,14 @@ import xarray as xr
 from sbical.columns import Column, Columns
 from sbical.conditions import Given, signals_and_conditions
 from sbical.errors import RecordingError, unknown
-from sbical.readers import Table, reader_for, stem
+from sbical.readers import Table, reader_for, readers, stem
 from sbical.rows import LeftOut, numeric, usable
 from sbical.units import conversion
 
 __all__ = ["Column", "Columns", "Recording", "Segments", "Stream", "read_recordings"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value: compared by identity
 class Stream:
     """One signal: ``time`` (n,) strictly ascending [s], ``value`` (n,) in SI units, all finite."""
 
@@ -36,7 +36,7 @@ class Segments:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # arrays have no single truth value: compared by identity
 class Recording:
     """One run of the robot.
 
@@ -112,12 +112,14 @@ def _matches(pattern: str) -> list[Path]:
         raise RecordingError(f"'{pattern}' is a folder; name the recordings in it, like '{path / '*.csv'}'")
     if path.exists():
         return [path]
-    matches = sorted(Path(p) for p in glob(str(path), recursive=True) if Path(p).is_file())
+    # Path.glob takes no absolute patterns
+    matches = sorted(Path(p) for p in glob(str(path), recursive=True) if Path(p).is_file())  # noqa: PTH207
     if matches:
         return matches
     if any(c in pattern for c in "*?["):
         raise RecordingError(f"no recording matches '{pattern}'; the folder to look in is '{path.parent}': check the pattern")
-    siblings = [p.name for p in path.parent.glob("*") if p.is_file()] if path.parent.is_dir() else []
+    endings = tuple(suffix for reader in readers() for suffix in reader.suffixes)
+    siblings = sorted(p.name for p in path.parent.glob("*") if p.name.lower().endswith(endings))[:12]
     raise RecordingError(unknown("recording", path.name, siblings, where=f"'{path.parent}'") + "; name a file, or a pattern like '*.csv'")
 
 
@@ -140,7 +142,10 @@ def _read(path: Path, name: str, columns: Columns, given: Mapping[str, float]) -
 
 def _column(table: Table, column: str, where: str, name: str) -> np.ndarray:
     if column not in table.columns:
-        raise RecordingError(unknown("column", column, table.columns, where=where) + f"; it holds '{name}': name the right one with --map {name}=COLUMN")
+        raise RecordingError(
+            unknown("column", column, table.columns, where=where)
+            + f"; it should hold '{name}': name the right one with --map {name}=COLUMN"
+        )
     return numeric(table.columns[column], f"column '{column}' of {where}")
 
 

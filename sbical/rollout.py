@@ -61,6 +61,11 @@ class BoundEffect:
                 out[role] = theta[:, names.index(value)]
             elif isinstance(value, ConditionRef):
                 out[role] = known[value.name]
+                if out[role].ndim == 2 and self.hooks.write is None:
+                    raise SimulatorError(
+                        f"effects.{self.effect.name}: {role} follows the condition '{value.name}', which changes along a recording, but "
+                        f"{self.family.name} takes one value per recording; give one with --set {value.name}=NUMBER"
+                    )
             else:
                 out[role] = np.full(len(theta), float(value))
         return out
@@ -170,10 +175,15 @@ class _Run:
         """Conditions per row: (rows,) constants, (rows, blocks) averages of what was logged per sample."""
         edges = np.append(np.arange(0, self.steps, self.block), self.steps) * self.dt
         repeat, known = self.rows // len(self.windows), {}
-        for name in self.windows[0].constants:
-            known[name] = np.tile([w.constants[name] for w in self.windows], repeat)
-        for name in self.windows[0].signals:
-            known[name] = np.tile(np.stack([w.signals[name].averages(edges) for w in self.windows]), (repeat, 1))
+        for name in dict.fromkeys(name for w in self.windows for name in (*w.constants, *w.signals)):
+            if not any(name in w.signals for w in self.windows):
+                known[name] = np.tile([w.constants[name] for w in self.windows], repeat)
+                continue
+            # one recording may log what another one was told
+            blocks = [
+                w.signals[name].averages(edges) if name in w.signals else np.full(len(edges) - 1, w.constants[name]) for w in self.windows
+            ]
+            known[name] = np.tile(np.stack(blocks), (repeat, 1))
         return known
 
     def streams(self, number: int, rows: slice = slice(None)) -> Streams:
@@ -184,7 +194,7 @@ class _Run:
     def rollout(self) -> tuple[np.ndarray, np.ndarray]:
         """Sensor readings (rows, steps, nsensordata) and status (rows,)."""
         batch = Batch(self.engine.model, self.rows, nthread=self.engine.threads)
-        static, moving = self._write(batch)
+        moving = self._write(batch)
         self._start(batch)
         control, spec = self._control()
         if not moving:
@@ -207,20 +217,22 @@ class _Run:
         status[(status == 0) & wild] = 2
         return data, status
 
-    def _write(self, batch: Batch) -> tuple[list[Write], list[Write]]:
-        """Write what is constant; return it, and the writes that change along the recording."""
+    def _write(self, batch: Batch) -> list[Write]:
+        """Write what is constant; return the writes that change along the recording."""
         static: list[Write] = []
         moving: list[Write] = []
         # "set" before "scale" before "add", whatever the order of the effects
         pairs = [(w, e) for e, v in zip(self.engine.effects, self.values, strict=True) if e.hooks.write for w in e.hooks.write(v)]
         pairs.sort(key=lambda pair: ("set", "scale", "add").index(pair[0].op))
+        changing = {write.field for write, _ in pairs if write.values.ndim == 2}
         for write, _ in pairs:
-            (moving if write.values.ndim == 2 else static).append(write)
+            # a field that changes is written anew in every block, with all that is added to it
+            (moving if write.field in changing else static).append(write)
         for write in static:
             apply(write, batch)
         if needs_set_const(static):
             batch.set_const()
-        return static, moving
+        return moving
 
     def _start(self, batch: Batch) -> None:
         """Initial state of every row: measured mean, its error, and what the sensors' biases hid."""
@@ -289,7 +301,8 @@ class _Run:
 def resolve(kind: str, name: str, model: mujoco.MjModel) -> int:
     """Id of a named model element. Raises SimulatorError listing the names that exist."""
     objects = mujoco.mjtObj
-    code = {"joint": objects.mjOBJ_JOINT, "actuator": objects.mjOBJ_ACTUATOR, "body": objects.mjOBJ_BODY, "sensor": objects.mjOBJ_SENSOR}[kind]
+    codes = {"joint": objects.mjOBJ_JOINT, "actuator": objects.mjOBJ_ACTUATOR, "body": objects.mjOBJ_BODY, "sensor": objects.mjOBJ_SENSOR}
+    code = codes[kind]
     found = mujoco.mj_name2id(model, code, name)
     if found < 0:
         raise SimulatorError(unknown(kind, name, element_names(kind, model), where="the model"))

@@ -32,6 +32,7 @@ class LeftOut:
     _streams: dict[tuple[str, tuple[int, ...]], list[str]] = field(default_factory=dict)
 
     def add(self, name: str, rows: Rows) -> None:
+        """Remember what stream ``name`` lost."""
         for reason, indices in (
             ("without a finite value dropped", rows.not_finite),
             ("out of order, sorted by time", rows.unsorted),
@@ -75,7 +76,9 @@ def usable(time: np.ndarray, value: np.ndarray, where: str) -> Rows:
     finite = np.isfinite(time) & np.isfinite(value)
     kept = np.flatnonzero(finite)
     if len(kept) < FEWEST_SAMPLES:
-        raise RecordingError(f"{where}: only {len(kept)} usable samples, at least {FEWEST_SAMPLES} are needed; log longer, or leave the recording out")
+        raise RecordingError(
+            f"{where}: only {len(kept)} usable samples, at least {FEWEST_SAMPLES} are needed; log longer, or leave the recording out"
+        )
     unsorted = _out_of_order(time[kept], repeats=True)
     order = kept[np.argsort(time[kept], kind="stable")]
     fresh = np.concatenate([[True], np.diff(time[order]) > 0])
@@ -93,10 +96,13 @@ def _check_clock(rows: Rows, kept: np.ndarray, time: np.ndarray, where: str) -> 
     if disorder > MOST_DISORDER * len(time):
         raise RecordingError(
             f"{where}: time is out of order or repeated in {disorder} of {len(time)} rows, "
-            f"and steps back or stands still at {named(steps)}; split the file if it holds several runs, log time with a finer step, or map the right time column"
+            f"and steps back or stands still at {named(steps)}; "
+            "split the file if it holds several runs, log time with a finer step, or map the right time column"
         )
     if len(rows.used) < FEWEST_SAMPLES:
-        raise RecordingError(f"{where}: only {len(rows.used)} different times, at least {FEWEST_SAMPLES} are needed; log longer, or leave it out")
+        raise RecordingError(
+            f"{where}: only {len(rows.used)} different times, at least {FEWEST_SAMPLES} are needed; log longer, or leave it out"
+        )
 
 
 def _out_of_order(time: np.ndarray, *, repeats: bool) -> np.ndarray:

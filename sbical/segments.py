@@ -26,7 +26,9 @@ def segments(recording: Recording, columns: Columns) -> Segments:
     names = [c.name for c in columns.items if recording.has(c.name)]
     streams = {name: recording.stream(name) for name in names}
     if not streams:
-        raise RecordingError(f"recording '{recording.name}' has none of the signals of this simulator; read it with the simulator's columns")
+        raise RecordingError(
+            f"recording '{recording.name}' has none of the signals of this simulator; read it with the simulator's columns"
+        )
     start, end = max(float(s.time[0]) for s in streams.values()), min(float(s.time[-1]) for s in streams.values())
     gaps, offs = _gaps(streams), _offs(recording, columns)
     notes = [f"no sample of {', '.join(who)} from {a:.3f} to {b:.3f} s (gap of {b - a:.3f} s)" for (a, b), who in gaps.items()]

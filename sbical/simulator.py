@@ -49,6 +49,7 @@ class Simulator:
     commands: Mapping[str, int]
     parameters: ParameterSpace
     window: float | None = None
+    prior: str | None = None
 
     @property
     def timestep(self) -> float:
@@ -64,8 +65,7 @@ class Simulator:
     def engine(self) -> Engine:
         """The model with its effects bound; made on first use in a process."""
         binding = Binding(self.model, self.sensors, self.commands)
-        engine = Engine(self.model, self.parameters.names, rollout.bind(self.effects, binding), binding)
-        return engine
+        return Engine(self.model, self.parameters.names, rollout.bind(self.effects, binding), binding)
 
     def __getstate__(self) -> dict[str, object]:
         state = dict(self.__dict__)

@@ -17,6 +17,8 @@ LARGE = 20.0
 SLOWEST, FASTEST = 0.2, 2e-5
 #: Signals are compared on this grid [s], slower than encoder noise and faster than a robot's swing.
 GRID = 0.02
+#: No more than this much of a recording is compared [s].
+LONGEST = 600.0
 #: A position may lag its command by this much [s].
 LONGEST_LAG = 0.3
 #: A torque's effect is believed from this t statistic on: samples of a swing are correlated, and on real double pendulums
@@ -69,7 +71,9 @@ def _values(recording: Recording, columns: Columns) -> list[str]:
 def _clock(recording: Recording, columns: Columns) -> list[str]:
     steps = [float(np.median(np.diff(recording.stream(c.name).time))) for c in columns.measurements if recording.has(c.name)]
     if steps and not FASTEST < min(steps) < SLOWEST:
-        return [f"samples are {min(steps):.3g} s apart; if time is not in {columns.time_unit}: --map time={columns.time}:UNIT, like ms or us"]
+        return [
+            f"samples are {min(steps):.3g} s apart; if time is not in {columns.time_unit}: --map time={columns.time}:UNIT, like ms or us"
+        ]
     return []
 
 
@@ -84,7 +88,10 @@ def _following(recording: Recording, columns: Columns, pairs: Mapping[str, str])
         others = {c.name: _agreement(recording, measured.name, c.name)[0] for _, c in driven if c.name != command.name}
         best = max(others, key=others.__getitem__, default=None)
         if best is not None and others[best] > 0.7 and others[best] > own + 0.3:
-            doubts.append(f"{measured.name} (column '{measured.column}') follows {best}, not {command.name}: joints in another order? swap columns with --map")
+            doubts.append(
+                f"{measured.name} (column '{measured.column}') follows {best}, not {command.name}: "
+                "joints in another order? swap columns with --map"
+            )
     return doubts
 
 
@@ -170,7 +177,9 @@ def _grid(recording: Recording, names: Sequence[str]) -> np.ndarray:
     if not names:
         return np.zeros(0)
     times = [recording.stream(name).time for name in names]
-    return np.arange(max(t[0] for t in times), min(t[-1] for t in times), GRID)
+    start, end = max(t[0] for t in times), min(t[-1] for t in times)
+    # a clock in nanoseconds or a single glitch would ask for more memory than there is
+    return np.arange(start, min(end, start + LONGEST), GRID)
 
 
 def _on(recording: Recording, name: str, grid: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Units of logs, priors and roles: one linear map from what is written to SI.
 
-Unit strings are read by pint (https://pint.readthedocs.io): ``"N m/A"``, ``"N m s/rad"``, ``"deg"``, ``"%"``, ``"ms"``, ``"kg m^2"``, ``"1"``.
+Unit strings are read by pint (https://pint.readthedocs.io): ``"N m/A"``, ``"N m s/rad"``, ``"deg"``, ``"%"``, ``"ms"``,
+``"kg m^2"``, ``"1"``.
 Angles count as dimensionless, as in SI: ``"N m/rad"`` and ``"N m"`` are compatible.
 """
 
@@ -25,7 +26,9 @@ def conversion(unit: str, si: str, *, where: str, error: type[SbicalError] = Rec
     """
     for text in (unit, si):
         if _parse(text) is None:
-            raise error(f"{where}: no unit '{text}'; write units like rad, deg, deg/s, ms, N m, N m s/rad, kg m^2, %, or 1 for a plain number")
+            raise error(
+                f"{where}: no unit '{text}'; write units like rad, deg, deg/s, ms, N m, N m s/rad, kg m^2, %, or 1 for a plain number"
+            )
     if not compatible(unit, si):
         raise error(f"{where}: [{unit}] cannot become [{si}]: another quantity; declare the unit that the values have{_hint(unit, si)}")
     return _linear(unit, si)

@@ -36,12 +36,18 @@ def test_remap_names_units_time_and_enable() -> None:
 @pytest.mark.parametrize(
     ("mapping", "message"),
     [
-        ({"speed": "v"}, "no column 'speed' in this simulator (valid: goal, goal_enable, kp, position, supply, time); write NAME=COLUMN with the simulator's name first"),
+        (
+            {"speed": "v"},
+            (
+                "no column 'speed' in this simulator (valid: goal, goal_enable, kp, position, supply, time); "
+                "write NAME=COLUMN with the simulator's name first"
+            ),
+        ),
         ({"position": "p:"}, "cannot map position=p:; write position=COLUMN or position=COLUMN:UNIT, like position=joint_pos:deg"),
         ({"position": ""}, "cannot map position=; write position=COLUMN or position=COLUMN:UNIT, like position=joint_pos:deg"),
         ({"position": "p:V"}, "mapping position=p: [V] cannot become [rad]: another quantity; declare the unit that the values have"),
     ],
-)  # fmt: skip
+)
 def test_remap_refusals(mapping: dict[str, str], message: str) -> None:
     with pytest.raises(RecordingError) as caught:
         COLUMNS.remap(mapping)
@@ -56,10 +62,13 @@ def test_remap_refusals(mapping: dict[str, str], message: str) -> None:
         ({"column": None}, "measurement 'x' has no column; only a condition may be known per recording: add column = \"…\""),
         ({"enable": "on"}, "measurement 'x' has an enable column; only a command can be switched off: move it to the command"),
         ({"pattern": "a(b)"}, "measurement 'x' has a pattern; only a condition is read from the file name: remove it"),
-        ({"kind": "condition", "pattern": "kp"}, "condition 'x': pattern 'kp' has 0 groups; put parentheses around the number alone, like 'kp(\\d+)_'"),
+        (
+            {"kind": "condition", "pattern": "kp"},
+            "condition 'x': pattern 'kp' has 0 groups; put parentheses around the number alone, like 'kp(\\d+)_'",
+        ),
         ({"kind": "condition", "pattern": "kp("}, "condition 'x': pattern 'kp(' is not a regular expression"),
     ],
-)  # fmt: skip
+)
 def test_a_column_that_means_nothing_is_refused(arguments: dict[str, str], message: str) -> None:
     with pytest.raises(SimulatorError) as caught:
         Column(**{"name": "x", "kind": "measurement", "column": "x", "unit": "rad", "si": "rad", **arguments})  # pyright: ignore[reportArgumentType]
@@ -68,5 +77,7 @@ def test_a_column_that_means_nothing_is_refused(arguments: dict[str, str], messa
 
 @pytest.mark.parametrize("name", ["goal", "time", "goal_enable", "a/b"])
 def test_names_are_unique_and_free(name: str) -> None:
-    with pytest.raises(SimulatorError, match=f"the name '{name}' of a command, measurement or condition is (used twice|reserved|not a name)"):
+    with pytest.raises(
+        SimulatorError, match=f"the name '{name}' of a command, measurement or condition is (used twice|reserved|not a name)"
+    ):
         Columns((GOAL, Column(name, "measurement", "position", "rad", "rad")))

@@ -35,7 +35,8 @@ def test_prior_scores_are_normal_whatever_the_prior() -> None:
     scores = prior_scores(prior, np.array([[10**-3.0], [10**-2.0], [10**-1.0], [10.0**1]]))[:, 0]
     assert scores[1] == pytest.approx(-0.674, abs=0.05)
     assert scores[2] == pytest.approx(0.0, abs=0.05)
-    assert scores[0] < -3 and scores[3] > 3
+    assert scores[0] < -3
+    assert scores[3] > 3
 
 
 def test_contraction_of_known_posteriors() -> None:
@@ -92,7 +93,8 @@ def test_netcdf_round_trip(posterior: Posterior, tmp_path: Path) -> None:
     assert (again.names, again.units, dict(again.attrs)) == (posterior.names, posterior.units, dict(posterior.attrs))
     assert np.array_equal(again.draws, posterior.draws)
     assert np.array_equal(again.prior, posterior.prior)
-    assert posterior.predictive is not None and again.predictive is not None
+    assert posterior.predictive is not None
+    assert again.predictive is not None
     assert (again.predictive.channels, again.predictive.units) == (posterior.predictive.channels, posterior.predictive.units)
     for old, new in zip(posterior.predictive.windows, again.predictive.windows, strict=True):
         assert (new.recording, new.start) == (old.recording, old.start)
@@ -111,21 +113,21 @@ def test_without_predictive(posterior: Posterior, tmp_path: Path) -> None:
 
 def test_files_that_are_not_a_posterior(posterior: Posterior, tmp_path: Path) -> None:
     path = tmp_path / "posterior.nc"
-    with pytest.raises(OutputError, match="no posterior at .*posterior.nc; give a posterior.nc that this version"):
+    with pytest.raises(OutputError, match=r"no posterior at .*posterior.nc; give a posterior.nc that this version"):
         Posterior.from_netcdf(path)
     path.write_bytes(b"not netcdf at all")
-    with pytest.raises(OutputError, match="posterior.nc is not a netCDF file"):
+    with pytest.raises(OutputError, match=r"posterior.nc is not a netCDF file"):
         Posterior.from_netcdf(path)
     xr.DataTree.from_dict({"posterior": xr.Dataset({"kp": 1.0})}).to_netcdf(path, engine="h5netcdf")
-    with pytest.raises(OutputError, match="is not a posterior of sbical: it has no 'sbical_format'"):
+    with pytest.raises(OutputError, match=r"is not a posterior of sbical: it has no 'sbical_format'"):
         Posterior.from_netcdf(path)
     tree = posterior.to_datatree()
     tree.attrs["sbical_format"] = 99
     tree.to_netcdf(path, engine="h5netcdf")
-    with pytest.raises(OutputError, match="has posterior format 99, this version reads 1"):
+    with pytest.raises(OutputError, match=r"has posterior format 99, this version reads 1"):
         Posterior.from_netcdf(path)
 
 
 def test_folder_that_does_not_exist(posterior: Posterior, tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match="cannot write the posterior to .*; choose another output folder"):
+    with pytest.raises(OutputError, match=r"cannot write the posterior to .*; choose another output folder"):
         posterior.to_netcdf(tmp_path / "nowhere" / "posterior.nc")

@@ -105,4 +105,4 @@ def test_save_writes_table_and_ranges_marked_by_the_verdict(tmp_path: Path) -> N
     Randomization(("a",), ("s",), np.zeros((5, 1)), status="fail", reasons=("sbc: p = 0",)).save(tmp_path / "run")
     assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["randomization.json", "randomization.npz"]
     data = json.loads((tmp_path / "run" / "randomization.json").read_text())
-    assert data["warning"] == "FAILED VERDICT: do not use for training; exported with force; sbc: p = 0"
+    assert data["warning"] == "FAILED VERDICT: do not use for training; sbc: p = 0"

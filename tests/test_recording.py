@@ -134,8 +134,8 @@ def test_a_condition_found_nowhere_names_all_ways(tmp_path: Path) -> None:
     with pytest.raises(RecordingError) as caught:
         read_one(write(tmp_path, name="run.csv"))
     assert str(caught.value) == (
-        "recording 'run': condition 'kp' [1] is not known; give it with --set kp=VALUE (conditions={'kp': VALUE}), as a scalar 'kp' in the NPZ, "
-        "as a line '# kp: VALUE' above the CSV's header, or name the file so that 'kp(\\d+)_' matches"
+        "recording 'run': condition 'kp' [1] is not known; give it with --set kp=VALUE (conditions={'kp': VALUE}), "
+        "as a scalar 'kp' in the NPZ, as a line '# kp: VALUE' above the CSV's header, or name the file so that 'kp(\\d+)_' matches"
     )
 
 
@@ -189,7 +189,13 @@ SPLIT = "split the file if it holds several runs, log time with a finer step, or
     [
         (_stop, f"{WHERE}: time does not advance, every row is at 1.5 s; map the column that holds the time"),
         (_restart, f"{WHERE}: time is out of order or repeated in 25 of 50 rows, and steps back or stands still at row 26; {SPLIT}"),
-        (_backwards, f"{WHERE}: time is out of order or repeated in 49 of 50 rows, and steps back or stands still at rows 2, 3, 4, 5, 6 and 44 more; {SPLIT}"),
+        (
+            _backwards,
+            (
+                f"{WHERE}: time is out of order or repeated in 49 of 50 rows, "
+                f"and steps back or stands still at rows 2, 3, 4, 5, 6 and 44 more; {SPLIT}"
+            ),
+        ),
         (_short, f"{WHERE}: only 9 usable samples, at least 10 are needed; log longer, or leave the recording out"),
         (_word, "column 'position' of recording 'kp100_run' is not numeric: row 7 holds 'fault'; log numbers, or map another column"),
     ],
@@ -204,8 +210,9 @@ def test_a_missing_column_lists_those_that_exist(tmp_path: Path) -> None:
     with pytest.raises(RecordingError) as caught:
         read_one(write(tmp_path, header=HEADER.replace("position,input", "pos,input")))
     assert str(caught.value) == (
-        "no column 'position' in recording 'kp100_run'; did you mean 'goal_position'? (valid: goal_position, input_volts, pos, time, torque_enable); "
-        "it holds 'position': name the right one with --map position=COLUMN"
+        "no column 'position' in recording 'kp100_run'; did you mean 'goal_position'? "
+        "(valid: goal_position, input_volts, pos, time, torque_enable); "
+        "it should hold 'position': name the right one with --map position=COLUMN"
     )
 
 
@@ -236,7 +243,8 @@ def test_paths_that_match_nothing(tmp_path: Path) -> None:
     with pytest.raises(RecordingError) as caught:
         read_recordings(str(tmp_path / "kp100_rum.csv"), COLUMNS)
     assert str(caught.value) == (
-        f"no recording 'kp100_rum.csv' in '{tmp_path}'; did you mean 'kp100_run.csv'? (valid: kp100_run.csv); name a file, or a pattern like '*.csv'"
+        f"no recording 'kp100_rum.csv' in '{tmp_path}'; did you mean 'kp100_run.csv'? "
+        "(valid: kp100_run.csv); name a file, or a pattern like '*.csv'"
     )
     with pytest.raises(RecordingError, match="is a folder; name the recordings in it"):
         read_recordings(str(tmp_path), COLUMNS)

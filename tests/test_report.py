@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -45,6 +46,23 @@ WARN = Verdict(
 FAIL = Verdict((Finding("sbc", "fail", "p = 0.0001", "p < 0.001", "Talts", "train longer"),))
 
 
+RANGES: dict[str, Any] = {
+    "mass": 0.9,
+    "verdict": "warn",
+    "parameters": {
+        "gain": {
+            "unit": "1",
+            "low": 0.5,
+            "median": 1.0,
+            "high": 1.5,
+            "writes": [{"field": "dof_damping", "index": [0], "object": "joint q1", "op": "set", "low": 0.25, "high": 0.75}],
+            "signal_path": [{"effect": "lag", "family": "command_delay", "role": "delay", "targets": ["goal"]}],
+        }
+    },
+    "rank_correlations": [{"pair": ["gain", "delay"], "rho": -0.71}],
+}
+
+
 class Tags(HTMLParser):
     """Every tag with its attributes, and that the nesting is right."""
 
@@ -78,7 +96,7 @@ def report(posterior: Posterior, tmp_path_factory: pytest.TempPathFactory) -> st
         holdout_before=replays(1, 2, 0.5),
         holdout_after=replays(1, 2, 0.0),
         provenance={"seed": 0, "versions": {"mujoco": "4.0.0"}},
-        randomization={"mass": 0.9, "ranges": {"gain": {"low": 0.5, "high": 1.5}}},
+        randomization=RANGES,
         notes=["run1: 2 rows dropped"],
     )
     assert time.perf_counter() - start < 30  # 5 s on one core; a wide margin for a busy machine
@@ -117,7 +135,16 @@ def test_opens_with_the_verdict_then_tables_figures_and_provenance(report: str) 
     places = [report.index(text) for text in order]
     assert places == sorted(places)
     assert report.count("<svg") == 5
-    assert all(text in report for text in ("versions.mujoco", "run1: 2 rows dropped", "<td>gain</td><td>0.500</td><td>1.50</td>"))
+    assert all(
+        text in report
+        for text in (
+            "versions.mujoco",
+            "run1: 2 rows dropped",
+            "gain, delay: -0.71",
+            "dof_damping[0] (joint q1), set 0.250 … 0.750",
+            "lag.delay (command_delay) of goal",
+        )
+    )
 
 
 def test_text_of_users_is_escaped(report: str) -> None:
@@ -137,7 +164,7 @@ def test_many_windows_are_cut_with_a_note(report: str) -> None:
 
 def test_failed_verdict_without_holdout_and_with_one_parameter(posterior: Posterior, tmp_path: Path) -> None:
     one = Posterior(("gain",), ("1",), posterior.draws[:, :1], posterior.prior[:, :1])
-    write_report(tmp_path / "report.html", title="t", posterior=one, verdict=FAIL, randomization={"ranges": {"gain": {"low": 1.0}}})
+    write_report(tmp_path / "report.html", title="t", posterior=one, verdict=FAIL, randomization=RANGES)
     text = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "do not use: the ranges cannot be trusted" in text
     assert "these ranges must not be used" in text

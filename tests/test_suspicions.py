@@ -65,7 +65,10 @@ def test_what_is_right_raises_no_doubt(pushed: dict[str, np.ndarray]) -> None:
 def test_another_sign_is_named_once_for_all_recordings() -> None:
     wrong = changed(follow(), q1=-follow()["q1"])
     assert suspicions([recording("a", **wrong), recording("b", **wrong)], POSITION) == [
-        "a, b: q1 (column 'log_q1') moves against u1 (column 'cmdu1'): another sign than the model? turn the joint's axis in the MJCF, or negate one column"
+        (
+            "a, b: q1 (column 'log_q1') moves against u1 (column 'cmdu1'): "
+            "another sign than the model? turn the joint's axis in the MJCF, or negate one column"
+        )
     ]
 
 

@@ -43,7 +43,8 @@ def test_unknown_unit_names_itself_and_where() -> None:
     with pytest.raises(RecordingError) as caught:
         conversion("radd", "rad", where="column 'position' of run1")
     assert str(caught.value) == (
-        "column 'position' of run1: no unit 'radd'; write units like rad, deg, deg/s, ms, N m, N m s/rad, kg m^2, %, or 1 for a plain number"
+        "column 'position' of run1: no unit 'radd'; "
+        "write units like rad, deg, deg/s, ms, N m, N m s/rad, kg m^2, %, or 1 for a plain number"
     )
 
 

@@ -69,9 +69,13 @@ class Check(Protocol):
     """A module or object; outside packages offer theirs through the entry point group ``sbical.checks``."""
 
     @property
-    def NAME(self) -> str: ...
+    def NAME(self) -> str:
+        """What the finding is called; a constant of the module."""
+        ...
 
-    def check(self, evidence: Evidence) -> Finding: ...
+    def check(self, evidence: Evidence) -> Finding:
+        """Judge the evidence; pure, and with a remedy unless the status is "pass"."""
+        ...
 
 
 @dataclass(frozen=True)

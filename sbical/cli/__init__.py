@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Annotated, TextIO
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Protocol, TextIO, Union
 
 import tyro
 from rich.console import Console
@@ -20,15 +20,25 @@ from sbical.cli.run import Calibrate, Infer, Plan
 from sbical.cli.saved import Export, Report
 from sbical.errors import SbicalError
 
-Command = (
-    Annotated[Calibrate, subcommand("calibrate")]
-    | Annotated[Plan, subcommand("plan")]
-    | Annotated[Infer, subcommand("infer")]
-    | Annotated[Report, subcommand("report")]
-    | Annotated[Export, subcommand("export")]
-    | Annotated[List, subcommand("list")]
-    | Annotated[Show, subcommand("show")]
-)
+
+class Command(Protocol):
+    """A dataclass whose fields are arguments and whose docstrings are their help."""
+
+    def run(self, console: Console) -> None:
+        """Do it; raise SbicalError for anything the user can mend."""
+        ...
+
+
+#: Each command, and its line in "sbical --help"; its own --help shows the whole docstring.
+COMMANDS: dict[str, tuple[type[Command], str]] = {
+    "calibrate": (Calibrate, "Calibrate a simulator against recordings of a robot."),
+    "plan": (Plan, "Say what calibrate would replay, simulate and cost; runs nothing."),
+    "infer": (Infer, "Infer another robot that ran the same protocol, in seconds."),
+    "report": (Report, "Write the report of a finished run again."),
+    "export": (Export, "Write a run's result as MJCF, JSON or NPZ."),
+    "list": (List, "List the simulators and priors that come with sbical."),
+    "show": (Show, "Show a simulator's parameters or a prior's distributions."),
+}
 
 DESCRIPTION = """\
 Learn what a robot's simulator gets wrong, from logs of the robot: a joint posterior over friction, inertia, actuation, \
@@ -36,19 +46,16 @@ delays and sensor noise, with a verdict on how far to trust it and calibrated do
 
 First steps: "sbical list", "sbical show servo_pendulum", "sbical calibrate servo_pendulum --prior hobby_servo"."""
 
+#: Packages that a plain ``pip install sbical``, meant for workers, leaves out.
+INFERENCE = {"torch", "pyro", "sbi", "zuko", "sklearn", "arviz_base", "arviz_stats", "arviz_plots", "matplotlib", "jinja2"}
+
 #: Width of tables where no terminal says how wide it is.
 PIPE_WIDTH = 120
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; argument mistakes exit with code 2 through SystemExit."""
-    command = tyro.cli(
-        Command,  # pyright: ignore[reportArgumentType]  a union of annotated dataclasses, which tyro takes
-        prog="sbical",
-        description=DESCRIPTION,
-        args=args,
-        config=(tyro.conf.FlagCreatePairsOff,),
-    )
+    command = _parse(list(sys.argv[1:] if args is None else args))
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
@@ -58,13 +65,28 @@ def main(args: Sequence[str] | None = None) -> int:
     except SbicalError as error:
         errors.print(f"[bold red]error:[/] {escape(str(error))}")
         return 2
+    except ModuleNotFoundError as error:
+        if (error.name or "").split(".")[0] not in INFERENCE:
+            raise
+        errors.print(f"[bold red]error:[/] this command needs {error.name}, which is not installed; run: pip install 'sbical\\[inference]'")
+        return 2
     except KeyboardInterrupt:
         errors.print("interrupted; nothing was written")
         return 130
     return 0
 
 
-def _short(errors: Console, fallback: object):  # noqa: ANN202  the type of warnings.showwarning has no name
+def _parse(args: list[str]) -> Command:
+    """The command that the arguments mean; help and argument mistakes leave through SystemExit."""
+    flags = (tyro.conf.FlagCreatePairsOff,)
+    if args and args[0] in COMMANDS:
+        return tyro.cli(COMMANDS[args[0]][0], prog=f"sbical {args[0]}", args=args[1:], config=flags)
+    shown = tuple(Annotated[kind, subcommand(name, description=line)] for name, (kind, line) in COMMANDS.items())
+    commands: Any = Union[shown]  # noqa: UP007  made at run time
+    return tyro.cli(commands, prog="sbical", description=DESCRIPTION, args=args, config=flags)
+
+
+def _short(errors: Console, fallback: Callable[..., None]) -> Callable[..., None]:
     """Our own warnings as one line for users; those of libraries as Python shows them."""
 
     def show(
@@ -73,6 +95,6 @@ def _short(errors: Console, fallback: object):  # noqa: ANN202  the type of warn
         if category.__module__.split(".")[0] == "sbical":
             errors.print(f"[yellow]warning:[/] {escape(str(message))}")
         else:
-            fallback(message, category, filename, lineno, file, line)  # pyright: ignore[reportCallIssue]
+            fallback(message, category, filename, lineno, file, line)
 
     return show

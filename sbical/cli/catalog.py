@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console
@@ -16,6 +16,9 @@ from tyro.conf import Positional, arg
 
 from sbical import catalog
 from sbical.errors import CatalogError, PriorError, SbicalError, unknown
+
+if TYPE_CHECKING:
+    from sbical.columns import Column
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class Show:
         simulator = (path / "simulator.toml").is_file() or path.name == "simulator.toml" or self.name in catalog.names("simulator")
         prior = self.name in catalog.names("prior") or (path.is_file() and not simulator)
         if not simulator and not prior:
-            names = (*catalog.names("simulator"), *catalog.names("prior"))
+            names = {*catalog.names("simulator"), *catalog.names("prior")}
             raise CatalogError(unknown("simulator or prior", self.name, names, where="the catalog") + ", or give a path")
         if simulator:
             _simulator(console, self.name)
@@ -91,9 +94,17 @@ def _simulator(console: Console, name: str) -> None:
     )
     columns.add_row("time", "time", simulator.columns.time, simulator.columns.time_unit, "s")
     for c in simulator.columns.items:
-        columns.add_row(c.name, c.kind, escape(c.column or f"--set {c.name}=VALUE"), c.unit, c.si)
+        columns.add_row(c.name, c.kind, escape(_found(c)), c.unit, c.si)
     for table in (effects, parameters, columns):
         console.print(table)
+
+
+def _found(column: Column) -> str:
+    """Where a recording holds a column."""
+    if column.column is not None:
+        return column.column
+    pattern = f"file name ({column.pattern}), " if column.pattern else ""
+    return f"{pattern}'# {column.name}: VALUE' line, --set {column.name}=VALUE"
 
 
 def _prior(console: Console, name: str) -> None:

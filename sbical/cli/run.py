@@ -12,6 +12,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from sbical import catalog
 from sbical.cli import values
+from sbical.cli.values import Settings, Text
 from sbical.errors import OutputError, PriorError, RecordingError
 
 if TYPE_CHECKING:
@@ -19,8 +20,7 @@ if TYPE_CHECKING:
     from sbical.recording import Recording
     from sbical.simulator import Simulator
 
-Settings = Annotated[tuple[str, ...], UseAppendAction, arg(metavar="NAME=VALUE")]
-Mappings = Annotated[tuple[str, ...], UseAppendAction, arg(metavar="NAME=COLUMN")]
+Mappings = Annotated[tuple[str, ...], UseAppendAction, arg(metavar="NAME=COLUMN", help_behavior_hint="(repeatable)")]
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,20 @@ class Inputs:
 
     simulator: Annotated[Positional[str], arg(metavar="SIMULATOR")]
     """Simulator: a name from "sbical list", or a folder that holds simulator.toml and its MJCF."""
-    recordings: Annotated[Positional[tuple[str, ...]], arg(metavar="RECORDING")] = ()
+    recordings: Annotated[Positional[tuple[str, ...]], arg(metavar="[RECORDING ...]", help_behavior_hint="")] = ()
     """Logs to calibrate on: CSV (plain or .gz) or NPZ files, globs allowed. Without any: the simulator's example."""
-    prior: Annotated[str, arg(metavar="PRIOR")] = ""
-    """Prior over the simulator's parameters: a name from "sbical list", or a TOML file."""
-    holdout: Annotated[tuple[str, ...], arg(metavar="RECORDING")] = ()
-    """Recordings (files, or names among RECORDING) kept out of the calibration to test it. Default: one of three or more,
-    else the last quarter in time."""
+    prior: Annotated[Text, arg(metavar="PRIOR")] = ""
+    """Prior over the simulator's parameters: a name from "sbical list", or a TOML file. Default: the one simulator.toml names."""
+    holdout: Annotated[tuple[str, ...], arg(metavar="RECORDING [RECORDING ...]", help_behavior_hint="")] = ()
+    """Files, or names among the recordings, kept out as a test. Default: the last of three or more, else the last quarter in time."""
     set: Settings = ()
-    """Condition that is known and not in the log: kp=200 for all recordings, run1.kp=200 for run1 alone. Repeat for more."""
+    """Condition that is known and not in the log: kp=200 for all recordings, run1.kp=200 for run1 alone."""
     map: Mappings = ()
-    """Column of this log, where it has another name or unit than in simulator.toml: position=joint_pos,
-    position=joint_pos:deg, time=stamp:ms. Repeat for more."""
-    simulations: int = 6000
+    """Column of this log, where it is not that of simulator.toml: position=joint_pos, position=joint_pos:deg, time=stamp:ms."""
+    simulations: int = 4000
     """Simulations to learn from; more give a sharper posterior and take proportionally longer."""
-    window: Annotated[float | None, arg(metavar="SECONDS")] = None
-    """Length of the replayed windows [s]. Default: from simulator.toml, else chosen from the recordings."""
+    window: Annotated[float | None, arg(metavar="SECONDS", help_behavior_hint="")] = None
+    """Cut recordings into windows of this length [s], each restarted from the measured state. Default: simulator.toml's, else whole."""
     workers: int = 2
     """Worker processes of the local Dask cluster, one core each."""
     seed: int = 0
@@ -59,11 +57,12 @@ class Inputs:
 
         simulator = load_simulator(self.simulator)
         recordings, holdout = self._recordings(simulator)
-        if not self.prior:
+        prior = self.prior or simulator.prior
+        if not prior:
             raise PriorError(_no_prior(simulator))
         from sbical.prior import load_prior  # torch: only after the cheap mistakes
 
-        return simulator, load_prior(self.prior), recordings, holdout
+        return simulator, load_prior(prior), recordings, holdout
 
     def _recordings(self, simulator: Simulator) -> tuple[list[Recording], list[Recording] | None]:
         from sbical.recording import read_recordings
@@ -77,15 +76,11 @@ class Inputs:
             sources = [str(p) for p in catalog.examples(self.simulator)]
         if not sources:
             raise RecordingError(f"simulator '{self.simulator}' has no example recordings; give the logs of your robot after its name")
+        # read together, so that --set can name any of them
+        sources += [item for item, paths in values.files(self.holdout).items() if paths]
         known, renamed = values.conditions(self.set), values.mapping(self.map)
-        names = {Path(s).name for s in sources}
-        del names
         recordings = read_recordings(sources, simulator.columns, conditions=known, mapping=renamed)
-        kept, held, elsewhere = values.split(recordings, self.holdout)
-        if elsewhere:
-            held += read_recordings(elsewhere, simulator.columns, conditions=known, mapping=renamed)
-        if not kept:
-            raise RecordingError("--holdout takes every recording; leave at least one to calibrate on")
+        kept, held = values.split(recordings, self.holdout)
         return kept, held or None
 
 
@@ -99,9 +94,9 @@ class Calibrate(Inputs):
     Example: sbical calibrate servo_pendulum run1.csv run2.csv --prior hobby_servo --holdout run3.csv --set kp=200
     """
 
-    scheduler: Annotated[str, arg(metavar="ADDRESS")] = ""
+    scheduler: Annotated[Text, arg(metavar="ADDRESS")] = ""
     """Dask scheduler to use instead of a local cluster, like tcp://host:8786. Its workers need sbical installed."""
-    output: Annotated[str, arg(metavar="FOLDER")] = ""
+    output: Annotated[Text, arg(metavar="FOLDER")] = ""
     """Folder for the results. Default: runs/SIMULATOR."""
     overwrite: bool = False
     """Replace an earlier run in the output folder."""
@@ -110,7 +105,7 @@ class Calibrate(Inputs):
         """Check the output folder, run, save, and say what came out."""
         from sbical import output
 
-        folder = Path(self.output or f"runs/{Path(self.simulator).resolve().name if '/' in self.simulator else self.simulator}")
+        folder = Path(self.output or f"runs/{_stem(self.simulator)}")
         output.check(folder, overwrite=self.overwrite)
         simulator, prior, recordings, holdout = self.load()
         from sbical.calibrate import calibrate
@@ -167,13 +162,13 @@ class Infer:
 
     run_folder: Annotated[Positional[str], arg(metavar="RUN")]
     """Folder of a calibration."""
-    recordings: Annotated[Positional[tuple[str, ...]], arg(metavar="RECORDING")]
+    recordings: Annotated[Positional[tuple[str, ...]], arg(metavar="RECORDING [RECORDING ...]", help_behavior_hint="")]
     """Logs of the other robot, with the commands of the calibration's recordings."""
     set: Settings = ()
-    """Condition that is known and not in the log: kp=200, or run1.kp=200 for run1 alone. Repeat for more."""
+    """Condition that is known and not in the log: kp=200, or run1.kp=200 for run1 alone."""
     map: Mappings = ()
-    """Column of this log, where it has another name or unit than in simulator.toml. Repeat for more."""
-    output: Annotated[str, arg(metavar="FILE.nc")] = ""
+    """Column of this log, where it has another name or unit than in simulator.toml."""
+    output: Annotated[Text, arg(metavar="FILE.nc")] = ""
     """Write the posterior there (netCDF, opens in ArviZ)."""
 
     def run(self, console: Console) -> None:
@@ -182,20 +177,27 @@ class Infer:
         if target is not None and target.exists():
             raise OutputError(f"{target} exists; give --output another file name, or remove it")
         known, renamed = values.conditions(self.set), values.mapping(self.map)
-        from sbical.calibrate import load_calibration
+        from sbical.calibration import load_calibration
         from sbical.cli import show
+        from sbical.exports.base import write_whole
         from sbical.recording import read_recordings
 
         calibration = load_calibration(Path(self.run_folder))
         recordings = read_recordings(self.recordings, calibration.simulator.columns, conditions=known, mapping=renamed)
         inference = calibration.infer(recordings)
         if target is not None:
-            inference.posterior.to_netcdf(target)
+            write_whole(target, inference.posterior.to_netcdf)
         show.parameters(console, inference.posterior)
         show.verdict(console, inference.verdict)
         show.notes(console, inference.notes)
         if target is not None:
             console.print(f"posterior: {target}", markup=False)
+
+
+def _stem(simulator: str) -> str:
+    """The name of a simulator given by name, folder or file."""
+    path = Path(simulator).resolve()
+    return path.parent.name if path.name == "simulator.toml" else path.name
 
 
 def _no_prior(simulator: Simulator) -> str:
@@ -205,9 +207,5 @@ def _no_prior(simulator: Simulator) -> str:
         with catalog.find("prior", name).open("rb") as stream:
             if set(simulator.parameters.names) <= set(tomllib.load(stream)):
                 fitting.append(name)
-    options = (
-        f"priors that have all its parameters: {', '.join(fitting)}"
-        if fitting
-        else 'no prior of the catalog has all its parameters; write one, "sbical show" prints examples'
-    )
+    options = f"with all its parameters: {', '.join(fitting)}" if fitting else "none of the catalog has all its parameters: write one"
     return f"no prior for simulator '{simulator.name}'; give --prior NAME or --prior FILE.toml ({options})"

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Annotated
 
 from rich.console import Console
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import Positional, arg
 
 from sbical.cli import values
+from sbical.cli.values import Settings, Text
 from sbical.errors import OutputError
 
 
@@ -22,12 +23,12 @@ class Report:
 
     run_folder: Annotated[Positional[str], arg(metavar="RUN")]
     """Folder of a calibration."""
-    output: Annotated[str, arg(metavar="FILE.html")] = ""
+    output: Annotated[Text, arg(metavar="FILE.html")] = ""
     """Where to write it. Default: report.html in the run's folder, replacing the old one."""
 
     def run(self, console: Console) -> None:
         """Load and write."""
-        from sbical.calibrate import load_calibration
+        from sbical.calibration import load_calibration
 
         path = Path(self.output) if self.output else Path(self.run_folder) / "report.html"
         load_calibration(Path(self.run_folder)).report(path)
@@ -48,12 +49,12 @@ class Export:
     """Folder of a calibration."""
     kind: Annotated[Positional[str], arg(metavar="KIND")]
     """mjcf, json, npz, or a format that an installed package adds."""
-    path: Annotated[Positional[str], arg(metavar="FILE")] = ""
+    path: Annotated[Positional[str], arg(metavar="[FILE]", help_behavior_hint="")] = ""
     """File to write. Default: calibrated.xml, ranges.json or table.npz in the working directory."""
     mass: float = 0.9
     """Probability that each range holds."""
-    set: Annotated[tuple[str, ...], UseAppendAction, arg(metavar="NAME=VALUE")] = ()
-    """Condition that the export is for, like kp=200. Default: that of the recordings. Repeat for more."""
+    set: Settings = ()
+    """Condition that the export is for, like kp=200. Default: that of the recordings."""
     force: bool = False
     """Export although the verdict failed; the file then says so."""
     overwrite: bool = False
@@ -68,12 +69,11 @@ class Export:
         path = Path(self.path or default)
         if path.exists() and not self.overwrite:
             raise OutputError(f"{path} exists; pass --overwrite to replace it, or another file name")
-        from sbical.calibrate import load_calibration
+        from sbical.calibration import load_calibration
 
         calibration = load_calibration(Path(self.run_folder))
-        randomization = calibration.randomization(mass=self.mass)
-        if self.set:
-            randomization = randomization.under(values.si_conditions(self.set, calibration.simulator.columns))
+        known = values.si_conditions(self.set, calibration.simulator.columns)
+        randomization = calibration.randomization(mass=self.mass, conditions=known)
         written = randomization.export(self.kind, path, force=self.force)
         mark = " [bold red](FAILED VERDICT: do not use for training)[/]" if randomization.status == "fail" else ""
         console.print(f"{self.kind}: {written}{mark}", soft_wrap=True)

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from sbical.calibrate import Calibration
+    from sbical.calibration import Calibration
     from sbical.checks.base import Verdict
     from sbical.posterior import Posterior
     from sbical.replay import Replay

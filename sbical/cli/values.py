@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import glob
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from tyro.conf import UseAppendAction, arg
 
 from sbical.errors import RecordingError, unknown
 
 if TYPE_CHECKING:
     from sbical.columns import Columns
     from sbical.recording import Recording
+
+#: Options as they show in --help: their defaults are said in words.
+Text = Annotated[str, arg(help_behavior_hint="")]
+Settings = Annotated[tuple[str, ...], UseAppendAction, arg(metavar="NAME=VALUE", help_behavior_hint="(repeatable)")]
 
 Conditions = dict[str, float | Mapping[str, float]]
 
@@ -67,16 +74,27 @@ def si_conditions(items: Sequence[str], columns: Columns) -> dict[str, float]:
     return out
 
 
-def split(recordings: Sequence[Recording], holdout: Sequence[str]) -> tuple[list[Recording], list[Recording], list[str]]:
-    """Recordings to calibrate on, those held out of them by name or path, and the holdouts that are not among them."""
+def files(items: Sequence[str]) -> dict[str, list[Path]]:
+    """The files that each item, a path or a glob, stands for; an item that is neither stands for none."""
+    # Path.glob refuses absolute patterns
+    return {item: sorted(Path(p).resolve() for p in glob.glob(item)) for item in items}  # noqa: PTH207
+
+
+def split(recordings: Sequence[Recording], holdout: Sequence[str]) -> tuple[list[Recording], list[Recording]]:
+    """Recordings to calibrate on, and those held out of them by name, path or glob.
+
+    Raises RecordingError for a holdout that is none of the recordings, or where nothing is left.
+    """
     held: list[Recording] = []
-    others: list[str] = []
-    for item in holdout:
-        same = [r for r in recordings if item == r.name or Path(item).resolve() == Path(r.path).resolve()]
-        held.extend(r for r in same if r not in held)
+    for item, paths in files(holdout).items():
+        same = [r for r in recordings if item == r.name or Path(r.path).resolve() in paths]
         if not same:
-            others.append(item)
-    return [r for r in recordings if r not in held], held, others
+            raise RecordingError(unknown("recording", item, [r.name for r in recordings], where="--holdout") + ", or give a file")
+        held.extend(r for r in same if r not in held)
+    kept = [r for r in recordings if r not in held]
+    if not kept:
+        raise RecordingError("--holdout takes every recording; leave at least one to calibrate on")
+    return kept, held
 
 
 def _number(text: str) -> float | None:

@@ -15,7 +15,7 @@ import numpy as np
 from sbical.errors import OutputError
 
 #: What a failed verdict writes into every file made in spite of it.
-FAILED = "FAILED VERDICT: do not use for training; exported with force"
+FAILED = "FAILED VERDICT: do not use for training"
 
 
 @dataclass(frozen=True)
@@ -69,35 +69,79 @@ class Table(Protocol):
     """The randomization as exports see it; ``draws`` (n, d), ``low`` and ``high`` (d,), SI."""
 
     @property
-    def names(self) -> tuple[str, ...]: ...
+    def names(self) -> tuple[str, ...]:
+        """Parameters, in the order of the columns of ``draws``."""
+        ...
+
     @property
-    def units(self) -> tuple[str, ...]: ...
+    def units(self) -> tuple[str, ...]:
+        """Their SI units."""
+        ...
+
     @property
-    def draws(self) -> np.ndarray: ...
+    def draws(self) -> np.ndarray:
+        """(n, d): one row per simulated robot."""
+        ...
+
     @property
-    def mass(self) -> float: ...
+    def mass(self) -> float:
+        """Probability that each range holds."""
+        ...
+
     @property
-    def low(self) -> np.ndarray: ...
+    def low(self) -> np.ndarray:
+        """(d,): lower ends of the ranges."""
+        ...
+
     @property
-    def high(self) -> np.ndarray: ...
+    def high(self) -> np.ndarray:
+        """(d,): upper ends of the ranges."""
+        ...
+
     @property
-    def median(self) -> np.ndarray: ...
+    def median(self) -> np.ndarray:
+        """(d,): median of each parameter."""
+        ...
+
     @property
-    def writes(self) -> Sequence[FieldRange]: ...
+    def writes(self) -> Sequence[FieldRange]:
+        """What the parameters write into the model."""
+        ...
+
     @property
-    def signal_path(self) -> Sequence[SignalRole]: ...
+    def signal_path(self) -> Sequence[SignalRole]:
+        """What acts outside the model."""
+        ...
+
     @property
-    def status(self) -> str: ...
+    def status(self) -> str:
+        """Status of the verdict: pass, warn or fail."""
+        ...
+
     @property
-    def reasons(self) -> tuple[str, ...]: ...
+    def reasons(self) -> tuple[str, ...]:
+        """Checks that failed, with their figures."""
+        ...
+
     @property
-    def unknown_conditions(self) -> tuple[str, ...]: ...
+    def unknown_conditions(self) -> tuple[str, ...]:
+        """Conditions whose values the writes need and nobody gave."""
+        ...
+
     @property
-    def conditions(self) -> Mapping[str, float]: ...
+    def conditions(self) -> Mapping[str, float]:
+        """Known conditions that the writes hold for [SI]."""
+        ...
+
     @property
-    def provenance(self) -> Mapping[str, Any]: ...
+    def provenance(self) -> Mapping[str, Any]:
+        """Where the draws came from; plain data."""
+        ...
+
     @property
-    def source(self) -> ModelSource | None: ...
+    def source(self) -> ModelSource | None:
+        """The simulator, where there is one."""
+        ...
 
 
 class Export(Protocol):

@@ -20,7 +20,8 @@ def _bind(binding: Binding, effect: Effect) -> Hooks:
         gain = np.sqrt(1 - decay**2)
         white[:, :, 1:] *= gain[:, None, None]
         for row, (a, std) in enumerate(zip(decay, values["std"], strict=True)):
-            out[row][:, dofs] = std * lfilter([1.0], [1.0, -a], white[row], axis=-1).T
+            filtered = np.asarray(lfilter([1.0], [1.0, -a], white[row], axis=-1))
+            out[row][:, dofs] = std * filtered.T
         return out
 
     return Hooks(force=force)

@@ -12,9 +12,9 @@ def _bind(binding: Binding, effect: Effect) -> Hooks:
     declared = {binding.sensors[name].resolution for name in effect.targets}
     if "resolution" not in effect.roles and (len(declared) > 1 or None in declared):
         raise SimulatorError(
-            f"effects.{effect.name}: give resolution = … here, or one resolution in each of [measurements.{'], [measurements.'.join(effect.targets)}]"
+            f"effects.{effect.name}: give resolution = … here, or the same one to each of the measurements {', '.join(effect.targets)}"
         )
-    known = next(iter(declared))
+    known = next(iter(declared)) or 0.0
 
     def measure(signal: np.ndarray, values: Values, streams: Streams) -> np.ndarray:
         step = values["resolution"][:, None] if "resolution" in values else known
@@ -27,6 +27,8 @@ FAMILY = Family(
     name="sensor_quantisation",
     equation="y = resolution * round(x / resolution)",
     target="measurement",
-    roles={"resolution": Role("sensor", "positive", "smallest step of the reading, in the sensor's unit (default: the measurement's own resolution)", optional=True)},
+    roles={
+        "resolution": Role("sensor", "positive", "smallest step of the reading (default: the measurement's own resolution)", optional=True)
+    },
     bind=_bind,
 )

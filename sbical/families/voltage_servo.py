@@ -30,9 +30,9 @@ def _bind(binding: Binding, effect: Effect) -> Hooks:
     dofs = [int(model.jnt_dofadr[binding.joint_of_actuator(a, f"effects.{effect.name}")]) for a in actuators]
 
     def write(values: Values) -> list[Write]:
-        per_volt = values["torque_constant"] / values["resistance"]
+        per_volt = _times(values["torque_constant"], 1 / values["resistance"])
         limit = _times(per_volt, values["supply"])
-        kp = _times(limit, values["gain"] * values["error_gain"])
+        kp = _times(limit, _times(values["gain"], values["error_gain"]))
         writes: list[Write] = []
         for a, dof in zip(actuators, dofs, strict=True):
             writes.append(Write("actuator_gainprm", (a, 0), "set", kp))

@@ -32,4 +32,6 @@ class Reader(Protocol):
 
     suffixes: tuple[str, ...]
 
-    def read(self, path: Path) -> Table: ...
+    def read(self, path: Path) -> Table:
+        """The content of one file."""
+        ...

@@ -6,6 +6,8 @@ import csv
 import gzip
 import re
 import zlib
+from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -57,7 +59,9 @@ def _text(path: Path) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise RecordingError(f"recording '{path}' is not UTF-8 text (byte {problem.start}); export the log as UTF-8 CSV, or as NPZ") from None
+        raise RecordingError(
+            f"recording '{path}' is not UTF-8 text (byte {problem.start}); export the log as UTF-8 CSV, or as NPZ"
+        ) from None
 
 
 def _header(path: Path, comments: list[str], rows: list[str]) -> tuple[str, list[str]]:
@@ -67,7 +71,9 @@ def _header(path: Path, comments: list[str], rows: list[str]) -> tuple[str, list
         return rows[0], rows[1:]
     named = [c.lstrip("# ") for c in comments if c.count(separator) == rows[0].count(separator) and not _SCALAR.match(c)]
     if not named:
-        raise RecordingError(f"recording '{path}' has no header: its first row is numbers; write the column names above them, like time,position")
+        raise RecordingError(
+            f"recording '{path}' has no header: its first row is numbers; write the column names above them, like time,position"
+        )
     return named[-1], rows
 
 
@@ -90,19 +96,23 @@ def _even(path: Path, rows: list[str], count: int, separator: str) -> tuple[list
 
 def _parse(path: Path, header: str, rows: list[str], separator: str) -> dict[str, np.ndarray]:
     names = [name.strip().strip('"').strip() for name in header.split(separator)]
-    twice = sorted({name for name in names if names.count(name) > 1})
+    twice = sorted({name for name in names if name and names.count(name) > 1})
     if twice:
         raise RecordingError(f"recording '{path}' has two columns named '{twice[0]}'; rename one in the header")
     try:
-        table = list(csv.reader(rows, delimiter=separator, skipinitialspace=True))
+        table = list(zip_longest(*csv.reader(rows, delimiter=separator, skipinitialspace=True), fillvalue=""))
     except csv.Error as problem:
         raise RecordingError(f"recording '{path}' is not CSV ({problem}); export the log as UTF-8 CSV, or as NPZ") from None
-    return {name: _column([row[i] if i < len(row) else "" for row in table]) for i, name in enumerate(names)}
+    table += [("",) * len(rows)] * (len(names) - len(table))
+    return {name: _column(cells) for name, cells in zip(names, table, strict=False) if name}
 
 
-def _column(cells: list[str]) -> np.ndarray:
+def _column(cells: Sequence[str]) -> np.ndarray:
     """Numbers (n,), or the text of a column that holds something else; empty cells are not a number."""
-    filled = [_WORDS.get(cell.strip().lower(), cell) for cell in cells]
+    try:
+        return np.array([float(cell) for cell in cells])
+    except ValueError:
+        filled = [_WORDS.get(cell.strip().lower(), cell) for cell in cells]
     try:
         return np.array([float(cell) for cell in filled])
     except ValueError:

@@ -35,8 +35,8 @@ def write_report(
     """Write the report; verdict first, then table, figures, held-out replay, provenance and notes.
 
     ``holdout`` has posterior draws with noise, ``holdout_before`` and ``holdout_after`` one noise-free draw each of the
-    prior median and the posterior median, over the same windows. ``provenance`` and ``randomization`` are plain data and
-    shown as tables. Raises OutputError if the file cannot be written.
+    prior median and the posterior median, over the same windows. ``provenance`` is plain data,
+    ``randomization`` what ``exports.ranges.describe`` makes. Raises OutputError if the file cannot be written.
     """
     env = Environment(
         loader=PackageLoader("sbical.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -56,7 +56,7 @@ def write_report(
         predictive_rows=_predictive_rows(posterior.predictive),
         holdout=figures.bands(holdout, before=holdout_before, after=holdout_after) if holdout else None,
         holdout_rows=_holdout_rows(holdout, holdout_before, holdout_after),
-        randomization=_tables(randomization or {}),
+        randomization=_randomization(randomization) if randomization else None,
         provenance=list(_flat(provenance or {})),
         notes=list(notes),
     )
@@ -68,12 +68,14 @@ def write_report(
 
 def number(value: object) -> str:
     """Three significant digits for floats, plain text for anything else."""
-    if isinstance(value, bool) or not isinstance(value, float):
+    if not isinstance(value, float):
         return str(value)
+    if value == 0.0:
+        return "0"
     if not math.isfinite(value):
         return "failed" if math.isinf(value) else "none"
-    if value == 0 or 1e-3 <= abs(value) < 1e5:
-        decimals = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    if 1e-3 <= abs(value) < 1e5:
+        decimals = max(0, 2 - math.floor(math.log10(abs(value))))
         return f"{value:.{decimals}f}"
     mantissa, exponent = f"{value:.2e}".split("e")
     return f"{mantissa}e{int(exponent)}"
@@ -123,17 +125,20 @@ def _text(value: object) -> str:
     return number(value)
 
 
-def _tables(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Split plain data into tables (mappings of mappings, or lists of them) and the single values left over."""
-    tables, rest = [], {}
-    for key, value in data.items():
-        if isinstance(value, Mapping) and value and all(isinstance(v, Mapping) for v in value.values()):
-            rows = [{"name": name, **row} for name, row in value.items()]
-        elif isinstance(value, (list, tuple)) and value and all(isinstance(v, Mapping) for v in value):
-            rows = [dict(v) for v in value]
-        else:
-            rest[key] = value
-            continue
-        columns = list(dict.fromkeys(c for row in rows for c in row))
-        tables.append({"name": key, "columns": columns, "rows": [[_text(row.get(c, "")) for c in columns] for row in rows]})
-    return {"tables": tables, "values": list(_flat(rest))}
+#: Of the exported ranges: what the report says elsewhere.
+REPEATED = ("format", "verdict", "warning", "provenance")
+
+
+def _randomization(data: Mapping[str, Any]) -> dict[str, Any]:
+    """The exported ranges as one table row per parameter, lines of where each is written, and the values left over."""
+    rows = []
+    for name, p in data.get("parameters", {}).items():
+        writes = [
+            f"{w['field']}{list(w['index'])} ({w['object']}), {w['op']} {number(w['low'])} … {number(w['high'])}"
+            for w in p.get("writes", ())
+        ]
+        signals = [f"{s['effect']}.{s['role']} ({s['family']}) of {_text(s['targets'])}" for s in p.get("signal_path", ())]
+        rows.append({"name": name, "unit": p["unit"], "low": p["low"], "median": p["median"], "high": p["high"], "lines": writes + signals})
+    pairs = [f"{_text(c['pair'])}: {c['rho']:+.2f}" for c in data.get("rank_correlations", ())]
+    shown = {"parameters", "rank_correlations", *REPEATED}
+    return {"rows": rows, "pairs": pairs, "rest": list(_flat({k: v for k, v in data.items() if k not in shown}))}

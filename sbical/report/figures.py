@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import io
-import re
-import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import matplotlib
 import numpy as np
 import xarray as xr
-from cycler import cycler
 
 from sbical.posterior import Posterior, prior_scores
 from sbical.replay import Replay, WindowReplay
+from sbical.report.svg import BLUE, GREY, INK, SAND, drawing, inline_svg
 
 if TYPE_CHECKING:
     from arviz_base.labels import MapLabeller
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-INK, BLUE, SAND, GREY = "#1c2530", "#1f5f99", "#c26a2e", "#9aa5b1"
 #: At most this many windows, channels and pair-plot parameters are drawn, with a note.
 WINDOWS, CHANNELS, PAIRS = 6, 4, 8
 #: Points per line and draws per scatter plot: keeps the file small, changes nothing one can see.
@@ -31,29 +24,6 @@ POINTS, SCATTER = 400, 400
 
 #: ArviZ's default bandwidth draws more waves into the flat density of a parameter that was not identified.
 SMOOTH: dict[Any, Any] = {"dist": {"bw": "silverman"}}
-
-STYLE: dict[str, Any] = {
-    "svg.fonttype": "none",  # real text: small, selectable, searchable
-    "svg.hashsalt": "sbical",
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.titlesize": 9,
-    "axes.titleweight": "normal",
-    "axes.labelsize": 9,
-    "axes.edgecolor": GREY,
-    "axes.labelcolor": INK,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.8,
-    "axes.prop_cycle": cycler(color=[GREY, BLUE, SAND]),
-    "axes.formatter.limits": (-3, 4),
-    "axes.formatter.useoffset": False,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "text.color": INK,
-    "legend.frameon": False,
-    "figure.constrained_layout.use": True,
-}
 
 
 @dataclass(frozen=True)
@@ -71,7 +41,7 @@ def prior_posterior(posterior: Posterior) -> Picture:
     columns = min(4, len(posterior.names))
     rows = -(-len(posterior.names) // columns)
     tree, labeller = _tree(posterior)
-    with _drawing():
+    with drawing():
         pc = arviz_plots.plot_prior_posterior(
             tree,
             labeller=labeller,
@@ -85,7 +55,7 @@ def prior_posterior(posterior: Posterior) -> Picture:
         figure = pc.viz["figure"].item()
         for axes in figure.axes:
             axes.set_ylim(bottom=0)
-        svg = _svg(figure, "prior and posterior densities of every parameter")
+        svg = inline_svg(figure, "prior and posterior densities of every parameter")
     return Picture(
         svg, f"Prior (grey) and posterior (blue), {len(posterior.draws)} draws. Parameters whose prior spans decades are on a log10 axis."
     )
@@ -97,7 +67,7 @@ def forest(posterior: Posterior) -> Picture:
 
     scores = prior_scores(posterior.prior, posterior.draws)
     tree = xr.DataTree.from_dict({"posterior": _dataset(posterior.names, scores)})
-    with _drawing():
+    with drawing():
         pc = arviz_plots.plot_forest(
             tree,
             backend="matplotlib",
@@ -121,7 +91,7 @@ def forest(posterior: Posterior) -> Picture:
         axes.axvline(0, color=GREY, lw=0.8, zorder=0)
         axes.set_xlim(-3.4, 3.4)
         axes.set_xlabel("prior standard deviations")
-        svg = _svg(figure, "posterior ranges of every parameter within the prior")
+        svg = inline_svg(figure, "posterior ranges of every parameter within the prior")
     return Picture(
         svg,
         "Posterior median, 50 % (thick) and 90 % (thin) range in standard deviations of the prior; shaded: the prior's own 90 %. "
@@ -138,7 +108,7 @@ def pair(posterior: Posterior) -> Picture | None:
     keep = np.sort(np.argsort(-posterior.contraction(), kind="stable")[:PAIRS])
     tree, labeller = _tree(posterior, keep, SCATTER)
     n = len(keep)
-    with _drawing():
+    with drawing():
         pm = arviz_plots.plot_pair(
             tree,
             labeller=labeller,
@@ -166,7 +136,7 @@ def pair(posterior: Posterior) -> Picture | None:
                 axes.set_yticks([])  # a density
             axes.xaxis.label.set_fontsize(7.5)
             axes.yaxis.label.set_fontsize(7.5)
-        svg = _svg(figure, "pair plot of the posterior draws")
+        svg = inline_svg(figure, "pair plot of the posterior draws")
     left = f" The {PAIRS} most contracted of {len(posterior.names)} parameters are shown." if len(posterior.names) > PAIRS else ""
     return Picture(
         svg, f"Joint posterior draws: a slanted cloud is a correlation that the table of draws keeps and a box of ranges loses.{left}"
@@ -182,7 +152,7 @@ def bands(replay: Replay, *, before: Replay | None = None, after: Replay | None 
     columns = len(channels) if len(channels) > 1 else min(2, len(shown))
     panels = [(k, c) for k in shown for c in channels]
     rows = -(-len(panels) // columns)
-    with _drawing():
+    with drawing():
         figure, grid = plt.subplots(rows, columns, figsize=(9.5, 1.75 * rows + 0.5), squeeze=False)
         for axes in grid.flat[len(panels) :]:
             axes.set_visible(False)
@@ -195,7 +165,7 @@ def bands(replay: Replay, *, before: Replay | None = None, after: Replay | None 
             axes.set_xlabel("time [s]")
         handles, labels = grid.flat[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside upper right", ncols=len(labels), fontsize=8)
-        svg = _svg(figure, f"{'held-out' if before or after else 'calibration'} recordings and their predictive bands")
+        svg = inline_svg(figure, f"{'held-out' if before or after else 'calibration'} recordings and their predictive bands")
     return Picture(svg, _bands_caption(replay, len(shown), len(channels)))
 
 
@@ -258,38 +228,3 @@ def _thinned(values: np.ndarray, n: int) -> np.ndarray:
 
 def _dataset(names: tuple[str, ...], values: np.ndarray) -> xr.Dataset:
     return xr.Dataset({n: (("chain", "draw"), values[None, :, i]) for i, n in enumerate(names)})
-
-
-@contextmanager
-def _drawing() -> Iterator[None]:
-    """Our style, no window on anybody's screen, and every figure made inside closed again."""
-    if "matplotlib.pyplot" not in sys.modules:
-        matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
-    open_before = set(plt.get_fignums())
-    with matplotlib.rc_context(STYLE), plt.ioff():
-        try:
-            yield
-        finally:
-            for number in set(plt.get_fignums()) - open_before:
-                plt.close(number)
-
-
-def _svg(figure: Figure, label: str) -> str:
-    """``<svg>`` for HTML: no prologue, metadata, namespaces or fixed size; ids apart from those of the other figures."""
-    buffer = io.StringIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None, "Creator": None, "Format": None, "Type": None}, dpi=130)
-    text = buffer.getvalue()
-    text = text[text.index("<svg") :]
-    text = re.sub(r"<metadata>.*?</metadata>\s*", "", text, flags=re.DOTALL)
-    text = re.sub(r'\sxmlns(:\w+)?="[^"]*"', "", text)
-    text = re.sub(r' d="[^"]*"', lambda d: re.sub(r"(\.\d\d)\d+", r"\1", d.group()), text)  # a hundredth of a point is enough
-    width = re.search(r'width="([\d.]+)pt"', text)
-    text = re.sub(r'\s(width|height)="[\d.]+pt"', "", text, count=2)
-    prefix = re.sub(r"\W+", "-", label)
-    used = set(re.findall(r'(?:url\(#|href="#)([^)"]+)', text))
-    text = re.sub(r'\sid="([^"]*)"', lambda i: f' id="{prefix}-{i.group(1)}"' if i.group(1) in used else "", text)
-    text = re.sub(r'(url\(#|href="#)', rf"\g<1>{prefix}-", text)
-    size = f'style="max-width:{float(width.group(1)) * 4 / 3:.0f}px" ' if width else ""
-    return text.replace("<svg", f'<svg role="img" aria-label="{label}" {size}', 1)

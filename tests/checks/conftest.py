@@ -66,7 +66,7 @@ def build(seed: int = 0, *, factor: float = 1.0, shift: float = 0.0, fresh: int 
         holdout_after=replay(rng, draws=1, spread=0.0, error=0.5),
         failed_fraction=0.0,
     )
-    return replace(evidence, **changes)  # type: ignore[arg-type]
+    return replace(evidence, **changes)
 
 
 @pytest.fixture

@@ -29,7 +29,7 @@ def test_contract(member: Check, make_evidence: Callable[..., Evidence]) -> None
         before = {k: v.copy() for k, v in vars(evidence).items() if isinstance(v, np.ndarray)}
         finding = member.check(evidence)
         assert finding.name == member.NAME
-        assert finding.figure and finding.threshold and finding.source
+        assert all((finding.figure, finding.threshold, finding.source))
         assert bool(finding.remedy) == (finding.status != "pass")
         assert all(isinstance(v, float) for v in finding.values.values())
         assert finding == member.check(evidence)
@@ -91,5 +91,5 @@ def test_values_that_are_not_finite_become_null() -> None:
 
 @pytest.mark.parametrize("data", [{}, {"checks": 3}, {"checks": [{"name": "a"}]}, []])
 def test_foreign_verdict_is_an_error(data: object) -> None:
-    with pytest.raises(OutputError, match="not a verdict of sbical .*; give the verdict.json of a run, or calibrate again"):
+    with pytest.raises(OutputError, match=r"not a verdict of sbical .*; give the verdict.json of a run, or calibrate again"):
         Verdict.from_dict(data)  # type: ignore[arg-type]

@@ -59,7 +59,7 @@ def test_header_names_values_conditions_and_failure(tmp_path: Path, failed: Rand
     text = failed.export("mjcf", tmp_path / "calibrated.xml", force=True).read_text()
     header = text[: text.index("-->")].splitlines()
     assert header[0] == "<!--"
-    assert header[1] == "FAILED VERDICT: do not use for training; exported with force; support: outside - - far"
+    assert header[1] == "FAILED VERDICT: do not use for training; support: outside - - far"
     assert header[2] == "sbical: posterior median, verdict fail"
     assert header[3].startswith("kt = 0.33")
     assert "N m/A (90 % range 0.2" in header[3]

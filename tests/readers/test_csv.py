@@ -49,6 +49,7 @@ def test_a_trailing_separator_adds_no_column(path: Path) -> None:
     table = read(path, "time,q\n0,1,\n1,2,\n")
     assert list(table.columns) == ["time", "q"]
     assert table.columns["q"].tolist() == [1.0, 2.0]
+    assert list(read(path, "time,q,,\n0,1,,\n1,2,,\n").columns) == ["time", "q"]
 
 
 def test_a_last_row_cut_short_is_dropped_and_noted(path: Path) -> None:

@@ -42,7 +42,9 @@ def test_every_format_gives_the_same_numbers_bitwise(reader: Reader, suffix: str
 
 
 @pytest.mark.parametrize(("reader", "suffix"), ENDINGS)
-@pytest.mark.parametrize("content", [b"", b"\x00\x01\x02\x03" * 50, b"\xff\xfe\xfd" * 50, b"\x1f\x8b\x08\x00", b"PK\x03\x04 broken", b"\n\n"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00\x01\x02\x03" * 50, b"\xff\xfe\xfd" * 50, b"\x1f\x8b\x08\x00", b"PK\x03\x04 broken", b"\n\n"]
+)
 def test_every_format_refuses_what_it_cannot_read(reader: Reader, suffix: str, content: bytes, tmp_path: Path) -> None:
     path = tmp_path / f"run{suffix}"
     path.write_bytes(content)
