@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP) ## calibrate the shipped servo example on two local workers
-	$(BIN)/sbical calibrate servo_pendulum --prior hobby_servo --overwrite
+	$(BIN)/sbical calibrate servo_pendulum --overwrite
 
 test: $(STAMP) ## run all tests and doctests
 	$(BIN)/python -m pytest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,8 @@ from sbical import catalog, rollout
 from sbical.columns import Column, Columns
 from sbical.errors import SimulatorError, unknown
 from sbical.families import families
-from sbical.families.base import Binding, ConditionRef, Effect, Family, RoleValue, Sensor
+from sbical.families.base import Binding, ConditionRef, Effect, Family, Role, RoleValue, Sensor
+from sbical.parameters import BOUNDS
 from sbical.simulator import Simulator, parameter_space
 from sbical.units import conversion
 
@@ -94,12 +96,12 @@ def _known_keys(table: Mapping[str, Any], valid: set[str], where: str) -> None:
             raise SimulatorError(unknown("key", key, valid, where=where))
 
 
-def _positive(table: Mapping[str, Any], key: str, where: str) -> float | None:
+def _positive(table: Mapping[str, Any], key: str, where: str, unit: str = "s") -> float | None:
     value = table.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
-        raise SimulatorError(f"{where}: {key} = {value!r} must be a positive number of seconds")
+        raise SimulatorError(f"{where}: {key} = {value!r} must be a positive number [{unit}]")
     return float(value)
 
 
@@ -119,7 +121,7 @@ def _effect(name: str, table: Mapping[str, Any], where: str) -> Effect:
     roles: dict[str, RoleValue] = {}
     for role, spec in family.roles.items():
         if role in table:
-            roles[role] = _role_value(table[role], role, place)
+            roles[role] = _role_value(table[role], role, spec, place)
         elif spec.default is not None:
             roles[role] = spec.default
         elif not spec.optional:
@@ -133,10 +135,14 @@ def _known_roles(table: Mapping[str, Any], family: Family, place: str) -> None:
             raise SimulatorError(unknown("role", key, family.roles, where=f"{place} (family {family.name})"))
 
 
-def _role_value(value: object, role: str, place: str) -> RoleValue:
+def _role_value(value: object, role: str, spec: Role, place: str) -> RoleValue:
     if isinstance(value, str) and re.fullmatch(r"[A-Za-z_]\w*", value):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
+        low, high = BOUNDS[spec.support]
+        if not (low <= value <= high and math.isfinite(value)) or (spec.support == "positive" and value == 0):
+            kind = spec.support.replace("_", " ")
+            raise SimulatorError(f"{place}: {role} = {value:g} is out of range; give a finite {kind} number ({spec.meaning} [{spec.unit}])")
         return float(value)
     if isinstance(value, dict) and set(value) == {"condition"}:
         return ConditionRef(str(value["condition"]))
@@ -222,11 +228,11 @@ def _column(name: str, kind: Any, table: Mapping[str, Any], si: str, place: str)
         raise SimulatorError(f'{place} names no column of the log; add column = "…"')
     unit = str(table.get("unit", si))
     scale, _ = conversion(unit, si, where=place, error=SimulatorError)
-    resolution = table.get("resolution")
+    resolution = _positive(table, "resolution", place, unit)
     return Column(
         name=name, kind=kind, column=table.get("column"), unit=unit, si=si,
         hold=table.get("hold", "zoh" if kind == "command" else "linear"), enable=table.get("enable"),
-        resolution=None if resolution is None else float(resolution) * scale, pattern=table.get("pattern"),
+        resolution=None if resolution is None else resolution * scale, pattern=table.get("pattern"),
     )  # fmt: skip
 
 
@@ -272,7 +278,8 @@ def _targets(effect: Effect, model: mujoco.MjModel, columns: Columns, where: str
         options = rollout.element_names(family.target, model)
     found: list[str] = []
     for pattern in effect.targets:
-        matches = fnmatch.filter(options, pattern)
+        # a name that holds a bracket is a name before it is a pattern
+        matches = [pattern] if pattern in options else fnmatch.filter(options, pattern)
         if not matches:
             raise SimulatorError(unknown(family.target, pattern, options, where=place))
         found.extend(m for m in matches if m not in found)
@@ -281,7 +288,13 @@ def _targets(effect: Effect, model: mujoco.MjModel, columns: Columns, where: str
 
 def _role_unit(effect: Effect, role: str, columns: Columns) -> str:
     unit = families()[effect.family].roles[role].unit
-    return columns.get(effect.targets[0]).si if unit == "sensor" else unit
+    if unit != "sensor":
+        return unit
+    units = {columns.get(target).si: target for target in effect.targets}
+    if len(units) > 1:
+        mixed = " and ".join(f"{target} [{u}]" for u, target in units.items())
+        raise SimulatorError(f"effects.{effect.name}: {role} cannot be one number for {mixed}; write one effect for each unit")
+    return next(iter(units))
 
 
 def _check_conditions(effects: Sequence[Effect], columns: Columns, where: str) -> None:
@@ -293,7 +306,9 @@ def _check_conditions(effects: Sequence[Effect], columns: Columns, where: str) -
             place = f"effects.{effect.name}.{role} of {where}"
             if value.name not in options:
                 raise SimulatorError(unknown("condition", value.name, options, where=place))
-            conversion(options[value.name].si, _role_unit(effect, role, columns), where=place, error=SimulatorError)
+            unit = _role_unit(effect, role, columns)
+            if conversion(options[value.name].si, unit, where=place, error=SimulatorError) != (1.0, 0.0):
+                raise SimulatorError(f"{place}: condition '{value.name}' is [{options[value.name].si}]; declare it in [{unit}]")
 
 
 def _check_bound(simulator: Simulator, binding: Binding) -> None:

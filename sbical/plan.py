@@ -136,21 +136,27 @@ def _split(
         if len(recordings) >= 3:
             return list(recordings[:-1]), [recordings[-1]], "the last of the recordings; choose with --holdout"
         return list(recordings), [], f"the last {LAST:.0%} of each recording's usable time; choose recordings with --holdout"
-    by_name = {r.name: r for r in recordings}
-    held: list[Recording] = []
-    for item in holdout:
-        if isinstance(item, Recording):
-            held.append(item)
-        elif str(item) in by_name:
-            held.append(by_name[str(item)])
-        else:
-            found = read_recordings([item], simulator.columns)
-            held.extend(by_name.get(r.name, r) for r in found)
-    names = {r.name for r in held}
-    rest = [r for r in recordings if r.name not in names]
+    held = [r for item in holdout for r in _held_out(item, simulator, recordings)]
+    files = {Path(r.path).resolve() for r in held}
+    rest = [r for r in recordings if Path(r.path).resolve() not in files]
+    if not held:
+        raise ExperimentError("holdout is empty; name at least one recording, or leave it out to let sbical choose")
     if not rest:
-        raise ExperimentError(f"every recording is held out ({', '.join(sorted(names))}); leave at least one to calibrate on")
+        raise ExperimentError(f"every recording is held out ({', '.join(r.name for r in held)}); leave at least one to calibrate on")
     return rest, held, "chosen by the user"
+
+
+def _held_out(item: str | Path | Recording, simulator: Simulator, recordings: Sequence[Recording]) -> list[Recording]:
+    """A recording by object, by its name among those given, or by its path."""
+    if isinstance(item, Recording):
+        return [item]
+    named = [r for r in recordings if r.name == str(item)]
+    if named:
+        return named
+    # a path that was already read (with its --map and conditions) is that recording
+    known = {Path(r.path).resolve(): r for r in recordings}
+    already = known.get(Path(item).resolve())
+    return [already] if already else read_recordings([item], simulator.columns)
 
 
 def _describe(experiment: Experiment) -> list[str]:

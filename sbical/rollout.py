@@ -222,10 +222,10 @@ class _Run:
         static: list[Write] = []
         moving: list[Write] = []
         # "set" before "scale" before "add", whatever the order of the effects
-        pairs = [(w, e) for e, v in zip(self.engine.effects, self.values, strict=True) if e.hooks.write for w in e.hooks.write(v)]
-        pairs.sort(key=lambda pair: ("set", "scale", "add").index(pair[0].op))
-        changing = {write.field for write, _ in pairs if write.values.ndim == 2}
-        for write, _ in pairs:
+        writes = [w for e, v in zip(self.engine.effects, self.values, strict=True) if e.hooks.write for w in e.hooks.write(v)]
+        writes.sort(key=lambda write: ("set", "scale", "add").index(write.op))
+        changing = {write.field for write in writes if write.values.ndim == 2}
+        for write in writes:
             # a field that changes is written anew in every block, with all that is added to it
             (moving if write.field in changing else static).append(write)
         for write in static:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from sbical.errors import SimulatorError
 from sbical.families.base import Binding, Effect, Family, Hooks, Role, Values, Write
 
 
 def _bind(binding: Binding, effect: Effect) -> Hooks:
     bodies = [binding.model.body(name).id for name in effect.targets]
     nominal = {b: float(binding.model.body_mass[b]) for b in bodies}
+    for name, mass in zip(effect.targets, nominal.values(), strict=True):
+        if mass <= 0.0:
+            raise SimulatorError(f"effects.{effect.name}: body '{name}' has no mass to scale its inertia with; give it one in the MJCF")
 
     def write(values: Values) -> list[Write]:
         writes: list[Write] = []

@@ -9,6 +9,8 @@ from sbical.families.base import Binding, Effect, Family, Hooks, Role, Values, W
 
 
 def _bind(binding: Binding, effect: Effect) -> Hooks:
+    if not effect.roles:
+        raise SimulatorError(f"effects.{effect.name} changes nothing; give at least one of {', '.join(FAMILY.roles)}")
     model = binding.model
     bodies = [model.body(name).id for name in effect.targets]
     directions = {}

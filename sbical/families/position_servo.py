@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import mujoco
+
+from sbical.errors import SimulatorError
 from sbical.families.base import Binding, Effect, Family, Hooks, Role, Values, Write
 
 
 def _bind(binding: Binding, effect: Effect) -> Hooks:
     actuators = [binding.model.actuator(name).id for name in effect.targets]
+    for a in actuators:
+        if binding.model.actuator_biastype[a] != mujoco.mjtBias.mjBIAS_AFFINE:
+            raise SimulatorError(
+                f"effects.{effect.name}: actuator '{binding.model.actuator(a).name}' has no position feedback, which kp would scale; "
+                "make it a <position> in the MJCF"
+            )
 
     def write(values: Values) -> list[Write]:
         writes: list[Write] = []
