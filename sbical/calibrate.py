@@ -137,12 +137,12 @@ class _Line:
         """Fit the ensemble on unconstrained parameters."""
         began = time.perf_counter()
         theta_u = self.plan.prior.to_unconstrained(simulated.theta[simulated.ok])
-        with self.progress.stage("train", None) as bar:
+        with self.progress.stage("train", training.total(len(theta_u))) as bar:
             done = 0
 
             def advance(now: int, total: int, loss: float) -> None:
                 nonlocal done
-                bar.advance(now - done, f"{now}/{total} epochs, loss {loss:.2f}")
+                bar.advance(now - done, f"loss {loss:.2f}")
                 done = now
 
             estimator = estimators.fit(theta_u, _x(simulated), seed=self.plan.seed, training=training, progress=advance)
@@ -154,14 +154,14 @@ class _Line:
         seeds = self.simulation_seeds[self.plan.total :]
         some = draws[:REPLAYED]
         medians = np.stack([np.median(prior_draws, 0), np.median(draws, 0)])
-        predictive = self._replay(some, seeds[:REPLAYED], self.plan.experiment)
-        holdout = self._replay(some, seeds[REPLAYED : 2 * REPLAYED], self.plan.holdout)
-        points = self._replay(medians, seeds[-2:], self.plan.holdout, noise=False)
+        predictive = self._replay("replay", some, seeds[:REPLAYED], self.plan.experiment)
+        holdout = self._replay("replay held out", some, seeds[REPLAYED : 2 * REPLAYED], self.plan.holdout)
+        points = self._replay("replay medians", medians, seeds[-2:], self.plan.holdout, noise=False)
         before, after = (_draw(points, slice(i, i + 1)) for i in (0, 1))
         return Replays(predictive, holdout, before, after)
 
-    def _replay(self, theta: np.ndarray, seeds: np.ndarray, experiment: Experiment, *, noise: bool = True) -> Replay:
-        simulated = self._simulate("replay", theta, seeds, experiment, noise=noise)
+    def _replay(self, stage: str, theta: np.ndarray, seeds: np.ndarray, experiment: Experiment, *, noise: bool = True) -> Replay:
+        simulated = self._simulate(stage, theta, seeds, experiment, noise=noise)
         if simulated.trajectories is None:
             raise SimulationError("the replay returned no trajectories")
         return replay(experiment, simulated.trajectories)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import mujoco
 import numpy as np
 
 import sbical
@@ -163,8 +162,6 @@ class Calibration:
             store.save_replays(partial / "holdout.npz", held)
             (partial / "simulator.toml").write_text(self.simulator.toml, encoding="utf-8")
             (partial / "model.xml").write_text(self.simulator.xml, encoding="utf-8")
-            # XML rounds; the binary model is exact, and readable by the same MuJoCo only
-            mujoco.mj_saveModel(self.simulator.model, str(partial / "model.mjb"), None)
             (partial / "prior.toml").write_text(self.prior.to_toml(), encoding="utf-8")
             _json(partial / "verdict.json", self.verdict.to_dict())
             _json(partial / "provenance.json", {**self.provenance, "notes": list(self.notes)})
@@ -209,12 +206,7 @@ def _load_simulator(path: Path, name: str) -> Simulator:
         toml, xml = ((path / f).read_text(encoding="utf-8") for f in ("simulator.toml", "model.xml"))
     except OSError as problem:
         raise OutputError(f"{problem.filename} is missing; the calibration is incomplete: calibrate again") from None
-    simulator = loading.parse(toml, path, name=name, xml=xml)
-    try:
-        return replace(simulator, model=mujoco.MjModel.from_binary_path(str(path / "model.mjb")))
-    except (ValueError, mujoco.FatalError):
-        # another MuJoCo wrote the binary model; the XML agrees with it to its printed digits
-        return simulator
+    return loading.parse(toml, path, name=name, xml=xml)
 
 
 def _read_json(file: Path, folder: Path) -> dict[str, Any]:

@@ -175,7 +175,7 @@ def load_estimator(path: str | Path) -> Estimator:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:
-        raise OutputError(f"{path} {_FOREIGN} ({type(error).__name__}: {str(error).splitlines()[0][:80]})") from error
+        raise OutputError(f"{path} {_FOREIGN} ({type(error).__name__})") from error
     if not isinstance(content, dict) or "format" not in content:
         raise OutputError(f"{path} {_FOREIGN}")
     if content["format"] != FORMAT:
@@ -190,7 +190,7 @@ def load_estimator(path: str | Path) -> Estimator:
             members.append(flow.eval())
         return Estimator(tuple(members), scaling, training, tuple(content["losses"]))
     except (KeyError, TypeError, AttributeError, RuntimeError) as error:
-        raise OutputError(f"{path} is damaged: {str(error).splitlines()[0]}; calibrate again") from error
+        raise OutputError(f"{path} is damaged ({type(error).__name__} on rebuilding it); calibrate again") from error
 
 
 def _check_training_set(theta_u: np.ndarray, x: np.ndarray) -> None:

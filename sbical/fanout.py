@@ -103,8 +103,10 @@ def cluster(client: Client | str | None = None, *, workers: int = 2) -> Iterator
     else:
         if workers < 1:
             raise ClusterError(f"workers = {workers}; give at least 1")
-        # a dashboard would need bokeh and an open port
-        options: dict[str, Any] = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+        # Dask always serves HTTP: on a free local port, where two runs do not meet and nobody else looks; no dashboard
+        options: dict[str, Any] = {
+            "dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}, "silence_logs": logging.CRITICAL
+        }  # fmt: skip
         with (
             LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, **options) as local,
             Client(local) as opened,

@@ -167,9 +167,12 @@ def _compile(xml: str, folder: Path, table: Mapping[str, Any], effects: Sequence
                 edit(spec, effect)
         # visual meshes cost megabytes per worker and do not touch the motion
         spec.discard_visual()
+        # the canonical form rounds to six digits; this one reads back into the very same model
+        spec.compiler.savecompiled = spec.compiler.savecanonical = False
         return spec.compile(), spec.to_xml()
     except (ValueError, mujoco.FatalError) as problem:
-        raise SimulatorError(f"the MJCF of {where} does not compile: {problem}; fix the model file") from None
+        # MuJoCo's messages have line breaks
+        raise SimulatorError(f"the MJCF of {where} does not compile: {' '.join(str(problem).split())}; fix the model file") from None
 
 
 def _integrator(name: str, where: str) -> int:

@@ -146,13 +146,18 @@ class Prior:
             warnings.warn(text, SbicalWarning, stacklevel=2)
         sites = tuple(self._sites[self._column[p.name]] for p in space)
         scale = np.array([self._factor(site, p) for site, p in zip(sites, space, strict=True)])
-        return Prior(self._model, sites, where=self._where, entries=self._entries, units=space.units, scale=scale)
+        entries, model = self._entries, self._model
+        if entries is not None:
+            # only the parameters' own entries: draws depend on nothing else that the file holds, nor on its order
+            entries = {n: entries[n] for n in space.names}
+            model = prior_toml.model(entries, where=self._where)
+        return Prior(model, sites, where=self._where, entries=entries, units=space.units, scale=scale)
 
     def to_toml(self) -> str:
         """The prior as TOML; of a Pyro model function only its name, since no file holds a function."""
         if self._entries is None:
             return prior_toml.function(self._model)
-        return prior_toml.write({n: self._entries[n] for n in self.names})
+        return prior_toml.write(self._entries)
 
     def _run(self, rows: int, value: Callable[..., tuple[Tensor, Tensor]], given: np.ndarray | None = None, *, seed: int = 0) -> np.ndarray:
         """Walk the model; ``value(site, fn, given column)`` returns the site's value and what goes into its column."""

@@ -20,6 +20,7 @@ from pyro.poutine.util import site_is_subsample
 from torch import Tensor
 from torch.distributions import biject_to
 
+from sbical.distributions import normal_cdf
 from sbical.errors import PriorError
 
 Model = Callable[[], object]
@@ -55,7 +56,7 @@ class Site:
     def from_real(self, fn: Any, u: Tensor) -> Tensor:
         """Values of u; inside the support whatever u is."""
         if self.quantiles:
-            return fn.icdf(torch.special.ndtr(u).clamp(EDGE, 1 - EDGE))
+            return fn.icdf(normal_cdf(u).clamp(EDGE, 1 - EDGE))
         return biject_to(fn.support)(u)
 
     def log_density_real(self, fn: Any, u: Tensor) -> Tensor:

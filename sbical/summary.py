@@ -103,4 +103,6 @@ def _roughness(values: tuple[np.ndarray, ...]) -> list[np.ndarray]:
 
 def _log_rms(x: np.ndarray) -> np.ndarray:
     """Log root mean square of each row; the floor is far below any sensor's step."""
+    # picking columns by mask gives a transposed layout, over which einsum would sum in an order that depends on the rows
+    x = np.ascontiguousarray(x)
     return 0.5 * np.log(np.einsum("nd,nd->n", x, x) / x.shape[1] + 1e-18)

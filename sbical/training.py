@@ -57,6 +57,16 @@ class Training:
             raise SimulationError(f"training holds out a share below 1, got {self.holdout}")
 
 
+    def epochs_for(self, n: int) -> int:
+        """Epochs of one member on n simulations."""
+        rest = n - max(1, round(self.holdout * n))
+        return max(self.epochs, math.ceil(self.steps / math.ceil(rest / self.batch)))
+
+    def total(self, n: int) -> int:
+        """Epochs of all members on n simulations."""
+        return self.members * self.epochs_for(n)
+
+
 class Trained(NamedTuple):
     """A member and its validation loss at the best epoch [nats]."""
 
@@ -89,7 +99,7 @@ def train(
     """Train one member on parameters z (n, d) and features (n, k), both scaled; ``offset`` [nats] is added to the loss."""
     n = len(z)
     held = max(1, round(n * training.holdout))
-    epochs = max(training.epochs, math.ceil(training.steps / math.ceil((n - held) / training.batch)))
+    epochs = training.epochs_for(n)
     with seeded(seed):
         flow = build(z.shape[1], features.shape[1], training)
         order = torch.randperm(n)

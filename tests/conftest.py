@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 import xarray as xr
-from distributed import Client, LocalCluster
+from distributed import Client
 
 from sbical.experiment import Experiment, Window
+from sbical.fanout import cluster
 from sbical.initial import InitialState
 from sbical.loading import parse
 from sbical.recording import Recording
@@ -24,11 +25,7 @@ torch.set_num_threads(1)  # small networks are faster, and sums repeatable, on o
 @pytest.fixture(scope="session")
 def client() -> Iterator[Client]:
     """A client of two single-threaded worker processes, started by spawn, without a dashboard."""
-    no_dashboard: str = None  # type: ignore[assignment]  # Dask documents None, and annotates str
-    with (
-        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=no_dashboard) as cluster,
-        Client(cluster) as opened,
-    ):
+    with cluster(None, workers=2) as opened:
         yield opened
 
 

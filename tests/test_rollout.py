@@ -99,13 +99,13 @@ def test_payload_that_changes_equals_a_loop_of_mj_step(
     data = mujoco.MjData(model)
     model.dof_damping[0], data.qpos[0] = 0.01, 0.3
     block, expected = round(rollout.BLOCK / STEP), np.empty((200, 2))
-    for k in range(200):
+    for k, u in enumerate(experiment.windows[0].commands["torque"].averages(np.arange(201) * STEP)):
         if k % block == 0:
             at = np.array([k, min(k + block, 208)]) * STEP
             model.body_mass[1] = mass.averages(at)[0]
             model.body_inertia[1] = simulator.model.body_inertia[1] * (model.body_mass[1] / 0.5)
             mujoco.mj_setConst(model, mujoco.MjData(model))
-        data.ctrl[0] = 0.3
+        data.ctrl[0] = u
         mujoco.mj_step(model, data)
         expected[k] = data.sensordata
     np.testing.assert_array_equal(simulated.values[0][0], expected)
@@ -240,7 +240,7 @@ def test_divergence_is_seen_while_a_condition_changes(servo: Simulator, make_exp
     theta[1, servo.parameters.index("resistance")] = 1e-9
     with simulating():
         simulated = servo.simulate(theta, make_experiment(servo, constants={"kp": 1e9}, signals=supply), np.arange(3), noise=False)
-    assert simulated.status[:, 0].tolist() == [0, 1, 0] or simulated.status[1, 0] in (1, 2)
+    assert simulated.status[:, 0].tolist() == [0, 1, 0]
     assert np.isnan(simulated.values[0][1]).all()
 
 

@@ -54,9 +54,13 @@ def write(table: Table, path: Path) -> None:
 def _specification(table: Table, model: mujoco.MjModel, source: ModelSource) -> mujoco.MjSpec:
     """The simulator's specification with the calibrated model's values and sbical's custom entries."""
     spec = source.spec()
-    spec.compile()
+    compiled = spec.compile()
     mean_inertia = spec.stat.meaninertia
-    spec.copy_back(model)
+    # the values alone: a model that was pickled or saved has lost the signature by which copy_back knows its own
+    for name, value in _fields(model).items():
+        if value.dtype.kind == "f":
+            getattr(compiled, name)[...] = value
+    spec.copy_back(compiled)
     spec.stat.meaninertia = mean_inertia  # derived, deprecated in MJCF, and a warning on every load if written
     spec.compiler.savecompiled = False
     spec.compiler.savecanonical = False
@@ -106,16 +110,19 @@ def _line(error: ValueError) -> str:
 
 
 def differences(expected: mujoco.MjModel, found: mujoco.MjModel) -> list[str]:
-    """Array fields of two models that differ by more than ``TOLERANCE``, sbical's own custom entries aside."""
-    own = ("_", "numeric_", "text_", "name")  # the custom entries and the table of names that holds theirs
-    pairs = {n: (getattr(expected, n), getattr(found, n)) for n in dir(expected) if not n.startswith(own)}
+    """Array fields of two models, and fields of their ``opt``, that differ by more than ``TOLERANCE``.
+
+    sbical's own custom entries are not compared.
+    """
+    pairs = {n: (a, getattr(found, n)) for n, a in _fields(expected).items()}
     pairs |= {f"opt.{n}": (getattr(expected.opt, n), getattr(found.opt, n)) for n in dir(expected.opt) if not n.startswith("_")}
-    return [n for n, (a, b) in pairs.items() if _comparable(n, a) and not _equal(a, b)]
+    return [n for n, (a, b) in pairs.items() if isinstance(a, np.ndarray | float | int) and not _equal(a, b)]
 
 
-def _comparable(name: str, value: object) -> bool:
-    # scalars of the model itself are sizes, which count the custom entries too; those of opt are physics
-    return isinstance(value, np.ndarray) or (name.startswith("opt.") and isinstance(value, float | int))
+def _fields(model: mujoco.MjModel) -> dict[str, np.ndarray]:
+    """Arrays of a model, without the custom entries and the table of names that holds theirs."""
+    names = [n for n in dir(model) if not n.startswith(("_", "numeric_", "text_", "name"))]
+    return {n: v for n in names if isinstance(v := getattr(model, n), np.ndarray)}
 
 
 def _equal(a: np.ndarray | float, b: np.ndarray | float) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.signal import lfilter
 
 from sbical.families.base import Binding, Effect, Family, Hooks, Role, Streams, Values
 
@@ -13,6 +12,9 @@ def _bind(binding: Binding, effect: Effect) -> Hooks:
     nv = binding.model.nv
 
     def force(values: Values, streams: Streams, steps: int, timestep: float) -> np.ndarray:
+        # takes a second to import, which a look at the catalog should not pay
+        from scipy.signal import lfilter
+
         out = np.zeros((len(streams.generators), steps, nv))
         white = streams.normal(len(dofs), steps)
         decay = np.exp(-timestep / values["correlation_time"])

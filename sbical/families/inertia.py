@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import fnmatch
+
+import mujoco
 import numpy as np
 
 from sbical.errors import SimulatorError
@@ -40,6 +43,13 @@ def _bind(binding: Binding, effect: Effect) -> Hooks:
     return Hooks(write=write)
 
 
+def _edit(spec: mujoco.MjSpec, effect: Effect) -> None:
+    """MuJoCo compiles a body whose centre of mass is at its frame as "simple", and refuses to move it afterwards."""
+    for body in spec.bodies:
+        if any(fnmatch.fnmatch(body.name, target) for target in effect.targets):
+            body.simple = False
+
+
 FAMILY = Family(
     name="inertia",
     equation="m = mass, c = com_distance along its nominal direction, I_com = inertia * identity  (body_mass, body_ipos, body_inertia)",
@@ -50,4 +60,5 @@ FAMILY = Family(
         "inertia": Role("kg m^2", "positive", "moment of inertia about the centre of mass", optional=True),
     },
     bind=_bind,
+    edit=_edit,
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from collections.abc import Mapping
 from dataclasses import fields, replace
@@ -46,6 +47,12 @@ def test_trajectories_of_file_and_model_are_equal(tmp_path: Path, randomization:
         mujoco.mj_step(model, data, nstep=500)
         ends.append(np.array(data.qpos))
     np.testing.assert_allclose(ends[0], ends[1], rtol=0, atol=1e-10)
+
+
+def test_model_that_travelled_is_exported_alike(tmp_path: Path, randomization: Randomization) -> None:
+    travelled = replace(randomization, source=pickle.loads(pickle.dumps(randomization.source)))  # noqa: S301  our own bytes
+    texts = [r.export("mjcf", tmp_path / f"{i}.xml").read_text() for i, r in enumerate((randomization, travelled))]
+    assert texts[0] == texts[1]
 
 
 def test_signal_path_becomes_custom_numerics(tmp_path: Path, randomization: Randomization) -> None:
