@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from sbical.plan import plan
     from sbical.prior import load_prior
     from sbical.recording import read_recordings
-    from sbical.simulator import load_simulator
+    from sbical.simulator import Simulator, load_simulator
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Calibration",
     "SbicalError",
+    "Simulator",
     "__version__",
     "calibrate",
     "load_calibration",
@@ -41,6 +42,7 @@ __all__ = [
 
 _HOME = {
     "Calibration": "sbical.calibration",
+    "Simulator": "sbical.simulator",
     "calibrate": "sbical.calibrate",
     "load_calibration": "sbical.calibration",
     "load_prior": "sbical.prior",

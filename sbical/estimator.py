@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -172,6 +173,11 @@ def load_estimator(path: str | Path) -> Estimator:
 
     Raises OutputError for a file that is missing, foreign, damaged, or of another version's layout.
     """
+    if not Path(path).is_file():
+        raise OutputError(f"there is no estimator at {path}; give the estimator.pt of a calibration")
+    if not zipfile.is_zipfile(path):
+        # torch would try its formats of before 2020
+        raise OutputError(f"{path} {_FOREIGN}")
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, EOFError, ValueError, KeyError, pickle.UnpicklingError) as error:

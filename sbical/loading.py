@@ -198,6 +198,9 @@ def _columns(
         place = f"measurements.{name} of {where}"
         _known_keys(t, _MEASUREMENT, place)
         sensor = _named("sensor", t, model, place)
+        if model.sensor_dim[sensor] != 1:
+            values = f"sensor '{t['sensor']}' has {model.sensor_dim[sensor]} values"
+            raise SimulatorError(f"{place}: {values}; measure one that has a single value, like jointpos")
         kind, unit = _sensor_unit(model, sensor, str(t.get("unit", "1")))
         column = _column(name, "measurement", t, unit, place)
         items.append(column)

@@ -80,6 +80,8 @@ def _existing(path: Path) -> Path:
     """The nearest folder that exists."""
     found = path.resolve()
     while not found.is_dir():
+        if found.exists():
+            raise OutputError(f"{found} is a file; pass another --output folder")
         found = found.parent
     return found
 

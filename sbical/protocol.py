@@ -71,8 +71,10 @@ def _difference(mine: Window, other: Window | None, columns: Columns) -> str | N
     if other is None:
         return f"too short for the window at {mine.start:.2f} s that lasts {mine.duration:.2f} s"
     for name, value in mine.constants.items():
-        if not np.isclose(other.constants.get(name, np.nan), value, rtol=0.02):
-            return f"{name} = {other.constants.get(name, float('nan')):g} instead of {value:g}"
+        if name not in other.constants:
+            return f"its {name} is logged per sample instead of {value:g} throughout"
+        if not np.isclose(other.constants[name], value, rtol=0.02):
+            return f"{name} = {other.constants[name]:g} instead of {value:g}"
     edges = np.linspace(0.0, mine.duration, 200)
     for command in columns.commands:
         ours, theirs = mine.commands[command.name].averages(edges), other.commands[command.name].averages(edges)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import zipfile
-from collections.abc import Mapping
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -18,22 +21,40 @@ from sbical.replay import Replay, WindowReplay
 from sbical.signals import HeldSignal
 from sbical.summary import Summary
 
+T = TypeVar("T")
+
 
 def write(path: Path, arrays: Mapping[str, np.ndarray], header: Mapping[str, Any]) -> None:
     """One compressed NPZ; ``header`` is plain data and travels as JSON text."""
     np.savez_compressed(path, **arrays, header=np.array(json.dumps(header)))  # pyright: ignore[reportArgumentType]
 
 
-def read(path: Path) -> tuple[dict[str, np.ndarray], Any]:
-    """Arrays and header of a file that ``write`` made. Raises OutputError for anything else."""
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Whatever a damaged or foreign file makes numpy or us raise, as one OutputError."""
     try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        return arrays, json.loads(str(arrays.pop("header")))
+        yield
     except FileNotFoundError:
         raise OutputError(f"{path} is missing; the calibration is incomplete: calibrate again") from None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as problem:
-        raise OutputError(f"{path} is not a file of sbical ({problem}); calibrate again") from None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error) as problem:
+        raise OutputError(f"{path} is not what sbical left there ({problem}); calibrate again") from None
+
+
+def _loader(function: Callable[[Path], T]) -> Callable[[Path], T]:
+    @wraps(function)
+    def load(path: Path) -> T:
+        with _reading(path):
+            return function(path)
+
+    return load
+
+
+def read(path: Path) -> tuple[dict[str, np.ndarray], Any]:
+    """Arrays and header of a file that ``write`` made. Raises OutputError for anything else."""
+    # numpy leaves a file that it cannot read open
+    with _reading(path), path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+        return arrays, json.loads(str(arrays.pop("header")))
 
 
 def save_experiment(path: Path, experiment: Experiment) -> None:
@@ -59,6 +80,7 @@ def save_experiment(path: Path, experiment: Experiment) -> None:
     write(path, arrays, header)
 
 
+@_loader
 def load_experiment(path: Path) -> Experiment:
     """What ``save_experiment`` wrote. Raises OutputError for anything else."""
     arrays, header = read(path)
@@ -84,6 +106,7 @@ def save_summary(path: Path, summary: Summary) -> None:
     write(path, arrays, {"labels": summary.labels})
 
 
+@_loader
 def load_summary(path: Path) -> Summary:
     """What ``save_summary`` wrote. Raises OutputError for anything else."""
     arrays, header = read(path)
@@ -98,6 +121,7 @@ def save_simulations(path: Path, simulations: SimulationSet, header: Mapping[str
     write(path, arrays, {**header, "seconds_per_simulation": simulations.seconds_per_simulation})
 
 
+@_loader
 def load_simulations(path: Path) -> SimulationSet:
     """What ``save_simulations`` wrote. Raises OutputError for anything else."""
     a, header = read(path)
@@ -114,6 +138,7 @@ def save_replays(path: Path, replays: Mapping[str, Replay]) -> None:
     write(path, arrays, header)
 
 
+@_loader
 def load_replays(path: Path) -> dict[str, Replay]:
     """What ``save_replays`` wrote. Raises OutputError for anything else."""
     arrays, header = read(path)

@@ -56,7 +56,6 @@ class Training:
         if self.holdout >= 1:
             raise SimulationError(f"training holds out a share below 1, got {self.holdout}")
 
-
     def epochs_for(self, n: int) -> int:
         """Epochs of one member on n simulations."""
         rest = n - max(1, round(self.holdout * n))

@@ -202,8 +202,8 @@ def make_experiment() -> Callable[..., Experiment]:
         windows = []
         for k, duration in enumerate(seconds):
             clock = np.arange(-0.5, duration + 0.1, 0.02)
-            signal = HeldSignal(clock, 0.5 * np.sin(7 * clock + k)) if command is None else command
-            signal = HeldSignal(np.zeros(1), np.array([signal])) if isinstance(signal, float) else signal
+            swing = HeldSignal(clock, 0.5 * np.sin(7 * clock + k)) if command is None else command
+            signal = swing if isinstance(swing, HeldSignal) else HeldSignal(np.zeros(1), np.array([swing]))
             at = np.arange(0.0, duration, 0.01) if time is None else time
             windows.append(
                 Window(

@@ -33,7 +33,7 @@ def exact(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.fixture(scope="module")
 def trained() -> Estimator:
-    return fit(*linear(3000, seed=0), seed=0, training=SMALL)
+    return fit(*linear(2000, seed=0), seed=0, training=SMALL)
 
 
 def test_gaussian_posterior_is_recovered(trained: Estimator) -> None:
@@ -109,7 +109,7 @@ def test_saved_estimator_is_the_same(trained: Estimator, tmp_path: Path) -> None
 
 def test_foreign_files_are_refused(trained: Estimator, tmp_path: Path) -> None:
     path = tmp_path / "estimator.pt"
-    with pytest.raises(OutputError, match="is not an estimator that sbical saved"):
+    with pytest.raises(OutputError, match="there is no estimator at "):
         load_estimator(path)
     for content in (b"", b"PK\x03\x04 truncated", b"\x80\x04N."):
         path.write_bytes(content)
@@ -126,7 +126,7 @@ def test_foreign_files_are_refused(trained: Estimator, tmp_path: Path) -> None:
     with pytest.raises(OutputError, match="has layout 0, this sbical reads layout 1; calibrate again, or use the version that wrote it"):
         load_estimator(path)
     torch.save({**content, "training": {**content["training"], "hidden": (16,)}}, path)
-    with pytest.raises(OutputError, match="is damaged: "):
+    with pytest.raises(OutputError, match=r"is damaged \(RuntimeError on rebuilding it\); calibrate again$"):
         load_estimator(path)
     with pytest.raises(OutputError, match="cannot write the estimator to "):
         trained.save(tmp_path / "no such folder" / "estimator.pt")

@@ -35,7 +35,8 @@ def test_whole_stretch_keeps_every_sample(pendulum: Simulator, make_recording: M
     assert (experiment.channels, experiment.units) == (("position", "velocity"), ("rad", "rad/s"))
     np.testing.assert_array_equal(window.time, clock - clock[0])
     np.testing.assert_array_equal(window.observed, np.stack([np.sin(3 * clock), 3 * np.cos(3 * clock)], 1))
-    np.testing.assert_allclose(window.initial.mean, [np.sin(15), 3 * np.cos(15)], atol=1e-3)
+    # a parabola over 40 ms misses a little of a sine
+    np.testing.assert_allclose(window.initial.mean, [np.sin(15), 3 * np.cos(15)], atol=0.01)
     assert experiment.seconds == pytest.approx(1.99)
 
 
@@ -55,8 +56,11 @@ def test_fast_log_is_thinned(pendulum: Simulator, make_recording: MakeRecording)
 
 def test_gap_splits_and_the_start_state_ignores_what_lies_before_it(pendulum: Simulator, make_recording: MakeRecording) -> None:
     clock = np.concatenate([np.arange(0, 1.0, 0.01), np.arange(1.5, 2.5, 0.01)])
-    recording = swing(make_recording, clock)
-    recording.tree["position"]["value"][:100] = 100.0
+    streams = {
+        name: (clock, value) for name, value in (("torque", clock), ("position", np.sin(3 * clock)), ("velocity", 3 * np.cos(3 * clock)))
+    }
+    streams["position"][1][:100] = 100.0
+    recording = make_recording("run", streams)
     experiment = build([recording], pendulum.columns, pendulum.layout)
     assert spans(experiment) == [(0.0, 0.99), (1.5, 2.49)]
     assert [w.opens for w in experiment.windows] == [True, False]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -75,10 +76,12 @@ def test_trajectories_come_back_in_single_precision(client: Client, job: Job, se
 
 def test_workers_never_load_torch_and_keep_nothing(client: Client, job: Job, servo_theta: Draws) -> None:
     simulate(job, servo_theta(8), seeds()[:8], client, chunk=2)
-    for answer in dict(client.run(_loaded)).values():  # type: ignore[call-overload]
-        assert "mujoco" in answer
-        assert not {"torch", "pyro", "sbi", "arviz_base", "matplotlib"} & answer
-    assert [len(jobs) for jobs in dict(client.run(_jobs)).values()] == [0, 0]  # type: ignore[call-overload]
+    loaded, jobs = cast(Any, client.run(_loaded)), cast(Any, client.run(_jobs))
+    assert len(loaded) == 2
+    for modules in loaded.values():
+        assert "mujoco" in modules
+        assert not {"torch", "pyro", "sbi", "arviz_base", "matplotlib"} & modules
+    assert list(jobs.values()) == [{}, {}]
 
 
 def _loaded() -> set[str]:
@@ -89,7 +92,9 @@ def _jobs(dask_worker: object) -> dict[str, object]:
     return getattr(dask_worker, "sbical_jobs", {})
 
 
-def test_failed_simulations_keep_their_place_and_reason(client: Client, servo: Simulator, make_experiment: MakeExperiment, servo_theta: Draws) -> None:
+def test_failed_simulations_keep_their_place_and_reason(
+    client: Client, servo: Simulator, make_experiment: MakeExperiment, servo_theta: Draws
+) -> None:
     experiment = make_experiment(servo, seconds=(0.4, 0.3), constants={"kp": 1e9, "supply": 5.0})
     theta = servo_theta(10)
     theta[[2, 5], servo.parameters.index("resistance")] = 1e-9
@@ -167,9 +172,9 @@ def test_an_address_is_connected_to_and_its_scheduler_left_running(client: Clien
 
 
 def test_addresses_and_numbers_that_cannot_be() -> None:
-    with pytest.raises(ClusterError, match=r"^no Dask scheduler answers at carrier-pigeon://home \(.*\); start one with 'dask scheduler' and pass "):
-        with cluster("carrier-pigeon://home"):
-            pass
+    message = r"^no Dask scheduler answers at carrier-pigeon://home \(.*\); start one with 'dask scheduler' and pass "
+    with pytest.raises(ClusterError, match=message), cluster("carrier-pigeon://home"):
+        pass
     with pytest.raises(ClusterError, match=r"^workers = 0; give at least 1$"), cluster(None, workers=0):
         pass
 

@@ -35,20 +35,26 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "role missing": (
         'damping = "viscous"\n',
         "",
-        "effects.viscous of tiny/simulator.toml has no damping (viscous friction coefficient [N m s/rad]); "
-        'add damping = "PARAMETER_NAME" or a number',
+        (
+            "effects.viscous of tiny/simulator.toml has no damping (viscous friction coefficient [N m s/rad]); "
+            'add damping = "PARAMETER_NAME" or a number'
+        ),
     ),
     "role of another type": (
         'damping = "viscous"',
         'damping = "1.5 of it"',
-        "effects.viscous of tiny/simulator.toml: damping = '1.5 of it' is none of a parameter name (letters, digits, _), a number, "
-        '{ condition = "NAME" }',
+        (
+            "effects.viscous of tiny/simulator.toml: damping = '1.5 of it' is none of a parameter name (letters, digits, _), a number, "
+            '{ condition = "NAME" }'
+        ),
     ),
     "role out of range": (
         'damping = "viscous"',
         "damping = -1",
-        "effects.viscous of tiny/simulator.toml: damping = -1 is out of range; "
-        "give a finite nonnegative number (viscous friction coefficient [N m s/rad])",
+        (
+            "effects.viscous of tiny/simulator.toml: damping = -1 is out of range; "
+            "give a finite nonnegative number (viscous friction coefficient [N m s/rad])"
+        ),
     ),
     "zero where positive": (
         'resistance = "resistance"',
@@ -90,6 +96,11 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
         "",
         'measurements.position of tiny/simulator.toml names no sensor; add sensor = "NAME" (sensors: angle)',
     ),
+    "sensor of several values": (
+        'sensor = "angle"',
+        'sensor = "turn"',
+        "measurements.position of tiny/simulator.toml: sensor 'turn' has 3 values; measure one that has a single value, like jointpos",
+    ),
     "no column": (
         'column = "position"\n',
         "",
@@ -98,8 +109,10 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "unit": (
         'column = "position"\nunit = "rad"',
         'column = "position"\nunit = "radd"',
-        "measurements.position of tiny/simulator.toml: no unit 'radd'; write units like rad, deg, deg/s, ms, N m, N m s/rad, kg m^2, %, "
-        "or 1 for a plain number",
+        (
+            "measurements.position of tiny/simulator.toml: no unit 'radd'; write units like rad, deg, deg/s, ms, N m, N m s/rad, kg m^2, "
+            "%, or 1 for a plain number"
+        ),
     ),
     "unit of another quantity": (
         'column = "goal_position"\nunit = "rad"',
@@ -124,8 +137,10 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
     "top key": (
         'model = "model.xml"',
         'model = "model.xml"\ntime_step = 0.002',
-        "no key 'time_step' in tiny/simulator.toml; did you mean 'timestep'? "
-        "(valid: commands, conditions, description, effects, integrator, measurements, model, prior, time, time_unit, timestep, window)",
+        (
+            "no key 'time_step' in tiny/simulator.toml; did you mean 'timestep'? "
+            "(valid: commands, conditions, description, effects, integrator, measurements, model, prior, time, time_unit, timestep, window)"
+        ),
     ),
     "timestep": (
         'model = "model.xml"',
@@ -164,8 +179,10 @@ MISTAKES: dict[str, tuple[str, str, str]] = {
 def test_mistake_is_answered_by_one_message(make_simulator: MakeSimulator, servo_toml: str, servo_xml: str, case: str) -> None:
     before, after, message = MISTAKES[case]
     assert servo_toml.count(before) == 1
+    several = '<sensor><framelinvel name="turn" objtype="body" objname="arm"/>'
+    xml = servo_xml.replace("<sensor>", several) if "turn" in after else servo_xml
     with pytest.raises(SimulatorError) as caught:
-        make_simulator(servo_toml.replace(before, after), servo_xml)
+        make_simulator(servo_toml.replace(before, after), xml)
     assert str(caught.value) == message
 
 
@@ -190,11 +207,14 @@ def test_mixed_units_under_one_number(make_simulator: MakeSimulator, pendulum_to
     noise = '[effects.noise]\nfamily = "sensor_noise"\ntarget = "*"\nstd = "noise"\n'
     with pytest.raises(SimulatorError) as caught:
         make_simulator(pendulum_toml + noise, pendulum_xml)
-    assert str(caught.value) == "effects.noise: std cannot be one number for position [rad] and velocity [rad/s]; write one effect for each unit"
+    assert str(caught.value) == (
+        "effects.noise: std cannot be one number for position [rad] and velocity [rad/s]; write one effect for each unit"
+    )
 
 
 def test_condition_of_a_sensor_must_be_in_the_sensors_unit(make_simulator: MakeSimulator, pendulum_toml: str, pendulum_xml: str) -> None:
-    bias = '[conditions.offset]\nunit = "deg"\n[effects.bias]\nfamily = "sensor_bias"\ntarget = "position"\nbias = { condition = "offset" }\n'
+    bias = '[conditions.offset]\nunit = "deg"\n'
+    bias += '[effects.bias]\nfamily = "sensor_bias"\ntarget = "position"\nbias = { condition = "offset" }\n'
     with pytest.raises(SimulatorError) as caught:
         make_simulator(pendulum_toml + bias, pendulum_xml)
     assert str(caught.value) == "effects.bias.bias of tiny/simulator.toml: condition 'offset' is [deg]; declare it in [rad]"
@@ -219,7 +239,8 @@ def test_nothing_to_infer_or_to_compare(make_simulator: MakeSimulator, pendulum_
 
 
 def test_missing_files(tmp_path: Path, pendulum_toml: str) -> None:
-    with pytest.raises(CatalogError, match=r"^no simulator at '.*/nowhere'; give simulator\.toml, or a folder that holds one, or a catalog name: "):
+    message = r"^no simulator at '.*/nowhere'; give simulator\.toml, or a folder that holds one, or a catalog name: "
+    with pytest.raises(CatalogError, match=message):
         load_simulator(tmp_path / "nowhere")
     (tmp_path / "simulator.toml").write_text(pendulum_toml)
     with pytest.raises(SimulatorError) as caught:

@@ -218,8 +218,8 @@ def test_left_out_site_must_not_shape_others() -> None:
 @pytest.mark.parametrize(
     ("parameter", "message"),
     [
-        (("bias", "rad", "nonnegative"), "Normal reaches from -inf to inf [rad], but effect.bias must be nonnegative; use for example "),
-        (("payload", "kg", "unit_interval"), "Gamma reaches from 0 to inf [kg], but effect.payload must be unit interval; use for example "),
+        (("bias", "rad", "nonnegative"), "Normal reaches from -inf to inf [rad], but effect.bias must be nonnegative; use for"),
+        (("payload", "kg", "unit_interval"), "Gamma reaches from 0 to inf [kg], but effect.payload must be unit interval; use for"),
         (("bias", "m", "real"), "entry 'bias': [deg] cannot become [m]"),
     ],
 )  # fmt: skip

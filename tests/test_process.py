@@ -32,14 +32,19 @@ def timed() -> float:
     return float(data.timer.duration[mujoco.mjtTimer.mjTIMER_STEP])
 
 
-def test_everything_is_put_back_even_after_an_error() -> None:
-    before = log_settings(), blas_threads()
-    assert timed() > 0
-    with pytest.raises(ZeroDivisionError), simulating():
+def _fail_while_simulating() -> None:
+    with simulating():
         assert log_settings() == (False, False)
         assert blas_threads() == {1}
         assert timed() == 0
         raise ZeroDivisionError
+
+
+def test_everything_is_put_back_even_after_an_error() -> None:
+    before = log_settings(), blas_threads()
+    assert timed() > 0
+    with pytest.raises(ZeroDivisionError):
+        _fail_while_simulating()
     assert (log_settings(), blas_threads()) == before
     assert timed() > 0
 

@@ -66,8 +66,17 @@ def test_difference_is_named(
     servo: Simulator, make_recording: MakeRecording, experiment: Experiment, change: dict[str, float], reason: str
 ) -> None:
     others = [run(make_recording, "a", **change), run(make_recording, "b", rate=6.0, kp=100.0)]
-    with pytest.raises(ExperimentError, match=rf"^no recording ran the protocol of 'slow' \(a: {reason}; b: .*calibrate this robot on its own$"):
+    message = rf"^no recording ran the protocol of 'slow' \(a: {reason}; b: .*calibrate this robot on its own$"
+    with pytest.raises(ExperimentError, match=message):
         same_protocol(experiment, others, servo.columns)
+
+
+def test_condition_logged_per_sample_is_not_a_constant(servo: Simulator, make_recording: MakeRecording, experiment: Experiment) -> None:
+    other = run(make_recording, "a")
+    clock = other.stream("goal").time
+    logged = make_recording("a", {**{n: (clock, other.stream(n).value) for n in ("goal", "position")}, "kp": (clock, 0 * clock + 200.0)})
+    with pytest.raises(ExperimentError, match=r"\(a: its kp is logged per sample instead of 200 throughout\)"):
+        same_protocol(experiment, [logged], servo.columns)
 
 
 def test_each_recording_serves_once(servo: Simulator, make_recording: MakeRecording, experiment: Experiment) -> None:

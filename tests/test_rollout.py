@@ -90,7 +90,8 @@ def test_payload_that_changes_equals_a_loop_of_mj_step(
     make_simulator: MakeSimulator, make_experiment: MakeExperiment, pendulum_toml: str, pendulum_xml: str
 ) -> None:
     # derived constants must follow in every block without touching the state
-    load = '[conditions.load]\nunit = "kg"\ncolumn = "load"\n[effects.load]\nfamily = "body_mass"\ntarget = "arm"\nmass = { condition = "load" }\n'
+    load = '[conditions.load]\nunit = "kg"\ncolumn = "load"\n'
+    load += '[effects.load]\nfamily = "body_mass"\ntarget = "arm"\nmass = { condition = "load" }\n'
     simulator = make_simulator(f"timestep = {STEP}\n{pendulum_toml}{load}", pendulum_xml)
     mass = HeldSignal(np.array([0.0, 0.2]), np.array([0.5, 1.0]))
     experiment = make_experiment(simulator, time=np.arange(200) * STEP, command=0.3, signals={"load": mass})
@@ -144,8 +145,8 @@ def test_changing_condition_for_a_signal_effect_is_an_error(
     with pytest.raises(SimulatorError) as caught:
         simulator.simulate(np.delete(servo_theta(2), 7, axis=1), experiment, np.arange(2))
     assert str(caught.value) == (
-        "effects.noise: std follows the condition 'grain', which changes along a recording, but sensor_noise takes one value per recording; "
-        "give one with --set grain=NUMBER"
+        "effects.noise: std follows the condition 'grain', which changes along a recording, but sensor_noise takes one value per "
+        "recording; give one with --set grain=NUMBER"
     )
 
 
@@ -159,9 +160,7 @@ def test_chunks_do_not_matter(servo: Simulator, make_experiment: MakeExperiment,
     theta, seeds = servo_theta(50), np.arange(50) + 1000
     whole = servo.simulate(theta, experiment, seeds)
     parts = [servo.simulate(theta[i : i + chunk], experiment, seeds[i : i + chunk]) for i in range(0, 50, chunk)]
-    joined = Trajectories(
-        tuple(np.concatenate([p.values[w] for p in parts]) for w in range(3)), np.concatenate([p.status for p in parts])
-    )
+    joined = Trajectories(tuple(np.concatenate([p.values[w] for p in parts]) for w in range(3)), np.concatenate([p.status for p in parts]))
     assert equal(whole, joined)
 
 
@@ -261,7 +260,9 @@ def test_two_effects_that_set_one_entry_contradict() -> None:
     assert str(caught.value) == "effects.a and effects.b both set dof_damping[0]; remove one of them or narrow its target"
 
 
-@pytest.mark.parametrize(("field", "needed"), [("dof_armature", True), ("body_mass", True), ("dof_damping", False), ("actuator_gainprm", False)])
+@pytest.mark.parametrize(
+    ("field", "needed"), [("dof_armature", True), ("body_mass", True), ("dof_damping", False), ("actuator_gainprm", False)]
+)
 def test_derived_constants_follow_where_they_must(field: str, needed: bool) -> None:
     assert rollout.needs_set_const([Write(field, (0,), "set", np.ones(1))]) is needed
 

@@ -78,9 +78,7 @@ def test_pickled_simulator_simulates_bitwise_the_same(servo: Simulator, make_exp
     assert len(wire) < 100_000
 
 
-def test_digest_sees_the_model_and_the_text(
-    servo: Simulator, make_simulator: MakeSimulator, servo_toml: str, servo_xml: str
-) -> None:
+def test_digest_sees_the_model_and_the_text(servo: Simulator, make_simulator: MakeSimulator, servo_toml: str, servo_xml: str) -> None:
     assert make_simulator(servo_toml, servo_xml).digest() == servo.digest()
     assert make_simulator(servo_toml, servo_xml.replace('mass="0.49"', 'mass="0.5"')).digest() != servo.digest()
     assert make_simulator(servo_toml.replace('std = "push"', 'std = "shove"'), servo_xml).digest() != servo.digest()
