@@ -36,6 +36,7 @@ class Timer:
 
     @property
     def seconds(self) -> float:
+        """Seconds since it was made."""
         return round(time.perf_counter() - self.began, 2)
 
 

@@ -65,12 +65,12 @@ def bare(work: Job, n: int) -> float:
                 mujoco.mj_resetData(model, data)
                 data.qpos[:], data.qvel[:] = window.initial.mean[: model.nq], window.initial.mean[model.nq :]
                 count = int(window.duration / model.opt.timestep)
-                # a fifth of the window per call, each with its command, so that the arm moves as in the product
+                # a fiftieth of the window per call, each with its command, so that the arm moves as in the product
                 began = time.process_time()
                 for part in np.array_split(np.arange(count), 50):
+                    at = part[0] * model.opt.timestep
                     for name, actuator in simulator.commands.items():
-                        signal = window.commands[name]
-                        data.ctrl[actuator] = signal.value[min(np.searchsorted(signal.time, part[0] * model.opt.timestep), len(signal.value) - 1)]
+                        data.ctrl[actuator] = np.interp(at, window.commands[name].time, window.commands[name].value)
                     mujoco.mj_step(model, data, nstep=len(part))
                 spent += time.process_time() - began
                 steps += count
@@ -102,10 +102,9 @@ def main() -> None:
     arguments = options(__doc__).parse_args()
     timer, work = Timer(), job()
     n, pairs = (64, 3) if arguments.quick else (256, 7)
-    product(work, 16), bare(work, 4)
-    ratios = []
-    for _ in range(pairs):
-        ratios.append(product(work, n) / bare(work, n // 4))
+    product(work, 16)
+    bare(work, 4)
+    ratios = [product(work, n) / bare(work, n // 4) for _ in range(pairs)]
     small, large = (100, 400) if arguments.quick else (1000, 10_000)
     figures = {
         "servo_ratio": round(float(np.median(ratios)), 3),

@@ -191,5 +191,3 @@ def _enough(simulated: SimulationSet) -> None:
         raise SimulationError(
             f"{1 - share:.0%} of the simulations failed ({reasons}); narrow the prior, shorten the timestep or the windows"
         )
-
-

@@ -135,8 +135,10 @@ class Calibration:
         prior_u = self.prior.to_unconstrained(self.posterior.prior)
         return Evidence(
             names=self.prior.names, units=self.prior.units, prior=self.posterior.prior, prior_u=prior_u,
-            posterior=draws, posterior_u=u, prior_interval=self.prior.interval(0.9), x_o=x_o, x_train=x[self.simulations.ok], x_fresh=fresh[self.fresh.ok],
-            theta_u_fresh=self.prior.to_unconstrained(self.fresh.theta[self.fresh.ok]), fresh_draws_u=np.empty((0, 0, len(self.prior.names))),
+            posterior=draws, posterior_u=u, prior_interval=self.prior.interval(0.9), x_o=x_o,
+            x_train=x[self.simulations.ok], x_fresh=fresh[self.fresh.ok],
+            theta_u_fresh=self.prior.to_unconstrained(self.fresh.theta[self.fresh.ok]),
+            fresh_draws_u=np.empty((0, 0, len(self.prior.names))),
             holdout=None, holdout_before=None, holdout_after=None, failed_fraction=1 - float(self.simulations.ok.mean()),
         )  # fmt: skip
 

@@ -24,6 +24,10 @@ PILOT = 600
 FRESH = 300
 #: Share of each recording's usable time that is held out where no recording can be spared.
 LAST = 0.25
+#: More steps of one simulation than this are a clock in another unit, not an experiment: hours of simulated time.
+MOST_STEPS = 10_000_000
+#: Seeds fit into what torch and NumPy both accept, with room for those derived from them.
+LARGEST_SEED = 2**62
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +60,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
+
         def listed(experiment: Experiment) -> list[dict[str, Any]]:
             return [{"recording": w.recording, "start": w.start, "seconds": w.duration, **w.constants} for w in experiment.windows]
 
@@ -106,8 +111,12 @@ def plan(
 
     Raises ExperimentError, RecordingError, PriorError or SimulatorError for inputs that do not fit together.
     """
-    if simulations < 200:
+    if not simulations >= 200:
         raise ExperimentError(f"simulations = {simulations}; a network needs at least 200, and a useful posterior some thousands")
+    if not workers >= 1:
+        raise ExperimentError(f"workers = {workers}; give at least 1")
+    if not 0 <= seed < LARGEST_SEED:
+        raise ExperimentError(f"seed = {seed}; give a whole number from 0 to {LARGEST_SEED - 1}")
     if window is not None and not 0 < window < np.inf:
         raise ExperimentError(f"window = {window:g} s; give a positive length, or leave it out")
     fitted = prior.restricted(simulator.parameters)
@@ -118,10 +127,12 @@ def plan(
         judged = build(held, columns, layout, window=length)
     else:
         experiment = build(calibration, columns, layout, window=length, before=1 - LAST)
-        judged = build(calibration, columns, layout, window=length, after=1 - LAST)
+        judged = _last(calibration, simulator, length)
     notes = [f"{r.name}: {n}" for r in (*calibration, *held) for n in r.notes]
     notes += [*experiment.notes, *(n for n in judged.notes if n not in experiment.notes)]
     notes += suspicions([*calibration, *held], columns)
+    for part in (experiment, judged):
+        _check_steps(part, simulator)
     cost = _time(simulator, fitted, experiment, seed)
     return Plan(simulator, fitted, experiment, judged, by, simulations, seed, workers, cost, tuple(notes))
 
@@ -157,6 +168,27 @@ def _held_out(item: str | Path | Recording, simulator: Simulator, recordings: Se
     known = {Path(r.path).resolve(): r for r in recordings}
     already = known.get(Path(item).resolve())
     return [already] if already else read_recordings([item], simulator.columns)
+
+
+def _last(recordings: Sequence[Recording], simulator: Simulator, window: float | None) -> Experiment:
+    """The held-out last part of every recording."""
+    try:
+        return build(recordings, simulator.columns, simulator.layout, window=window, after=1 - LAST)
+    except ExperimentError as problem:
+        raise ExperimentError(f"in the last {LAST:.0%}, which is held out as no --holdout is given: {problem}") from None
+
+
+def _check_steps(experiment: Experiment, simulator: Simulator) -> None:
+    """Refuse what could never be simulated, before trying."""
+    longest = max(experiment.windows, key=lambda w: w.duration)
+    steps = sum(w.duration for w in experiment.windows) / simulator.timestep
+    if steps > MOST_STEPS:
+        time = simulator.columns.time
+        raise ExperimentError(
+            f"a simulation would take {steps:.3g} steps of {simulator.timestep:g} s (recording '{longest.recording}' alone has a window of "
+            f"{longest.duration:.3g} s); if its time is not in {simulator.columns.time_unit}: --map time={time}:UNIT, like ms, us or ns, "
+            "else use shorter recordings"
+        )
 
 
 def _describe(experiment: Experiment) -> list[str]:

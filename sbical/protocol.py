@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Commands count as the same when they differ by less than this share of their range (root mean square).
 TOLERANCE = 0.02
+#: Conditions that are logged per sample may differ by this share of their size (root mean square): a supply sags with its load.
+CONDITION_TOLERANCE = 0.05
 
 
 def same_protocol(experiment: Experiment, recordings: Sequence[Recording], columns: Columns) -> Experiment:
@@ -28,6 +30,8 @@ def same_protocol(experiment: Experiment, recordings: Sequence[Recording], colum
     first_starts: dict[str, float] = {}
     for w in experiment.windows:
         first_starts.setdefault(w.recording, w.start)
+    # over all windows: a command that rests in one of them has no range there
+    ranges = {c.name: float(np.ptp(np.concatenate([w.commands[c.name].value for w in experiment.windows]))) for c in columns.commands}
     windows: list[Window] = []
     used: list[str] = []
     for name, origin in first_starts.items():
@@ -37,7 +41,7 @@ def same_protocol(experiment: Experiment, recordings: Sequence[Recording], colum
         for recording in candidates:
             shift = segments(recording, columns).spans[0][0] - origin
             trial = [_reread(w, recording, columns, experiment, shift) for w in mine]
-            problem = next((p for w, t in zip(mine, trial, strict=True) if (p := _difference(w, t, columns))), None)
+            problem = next((p for w, t in zip(mine, trial, strict=True) if (p := _difference(w, t, columns, ranges))), None)
             if problem is None:
                 matched = recording.name
                 windows.extend(t for t in trial if t is not None)
@@ -66,7 +70,7 @@ def _reread(window: Window, recording: Recording, columns: Columns, experiment: 
     return replace(new, time=window.time, observed=observed)
 
 
-def _difference(mine: Window, other: Window | None, columns: Columns) -> str | None:
+def _difference(mine: Window, other: Window | None, columns: Columns, ranges: Mapping[str, float]) -> str | None:
     """Why two windows are not the same protocol, or None."""
     if other is None:
         return f"too short for the window at {mine.start:.2f} s that lasts {mine.duration:.2f} s"
@@ -78,8 +82,14 @@ def _difference(mine: Window, other: Window | None, columns: Columns) -> str | N
     edges = np.linspace(0.0, mine.duration, 200)
     for command in columns.commands:
         ours, theirs = mine.commands[command.name].averages(edges), other.commands[command.name].averages(edges)
-        span = max(float(np.ptp(ours)), 1e-9)
-        error = float(np.sqrt(np.mean((ours - theirs) ** 2)))
-        if error > TOLERANCE * span:
-            return f"its {command.name} differs by {error:.3g} {command.si} rms (tolerance {TOLERANCE * span:.3g})"
+        error, limit = float(np.sqrt(np.mean((ours - theirs) ** 2))), max(TOLERANCE * ranges[command.name], 1e-9)
+        if error > limit:
+            return f"its {command.name} differs by {error:.3g} {command.si} rms (tolerance {limit:.3g})"
+    for name, signal in mine.signals.items():
+        if name not in other.signals:
+            return f"its {name} is not logged per sample"
+        ours, theirs = signal.averages(edges), other.signals[name].averages(edges)
+        error, limit = float(np.sqrt(np.mean((ours - theirs) ** 2))), CONDITION_TOLERANCE * float(np.sqrt(np.mean(ours**2)))
+        if error > limit:
+            return f"its {name} differs by {error:.3g} {columns.get(name).si} rms (tolerance {limit:.3g})"
     return None

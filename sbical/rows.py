@@ -13,6 +13,8 @@ from sbical.errors import RecordingError
 MOST_DISORDER = 0.2
 #: Fewer samples than this say nothing about motion.
 FEWEST_SAMPLES = 10
+#: Loggers write the largest float (3.4e38, 1.8e308) for "no value"; no unit makes a robot's reading this large.
+LARGEST = 1e30
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def usable(time: np.ndarray, value: np.ndarray, where: str) -> Rows:
 
     ``time`` and ``value`` (n,). Raises RecordingError if the time is not a clock, or if fewer than ten samples are left.
     """
-    finite = np.isfinite(time) & np.isfinite(value)
+    finite = (np.abs(time) < LARGEST) & (np.abs(value) < LARGEST)  # False for nan
     kept = np.flatnonzero(finite)
     if len(kept) < FEWEST_SAMPLES:
         raise RecordingError(

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-import arviz_stats
+from arviz_stats.summary import summary
 import numpy as np
 import pytest
 from distributed import Client
@@ -86,7 +86,7 @@ def test_the_tree_opens_in_arviz(calibration: sbical.Calibration) -> None:
     tree = calibration.posterior.to_datatree()
     assert {"posterior", "prior", "posterior_predictive", "observed_data"} <= set(tree.children)
     assert tree["posterior"]["torque_constant"].attrs["units"] == "N m/A"
-    table = arviz_stats.summary(tree, ci_prob=0.9, kind="stats")
+    table = summary(tree, ci_prob=0.9, kind="stats")
     assert list(table.index) == list(calibration.simulator.parameters.names)
 
 
@@ -119,7 +119,15 @@ def test_a_saved_run_reads_back_the_same(calibration: sbical.Calibration, second
     recordings = sbical.read_recordings(second_unit, again.simulator.columns)
     assert np.array_equal(again.infer(recordings).posterior.draws, calibration.infer(recordings).posterior.draws)
     names = {p.name for p in (tmp_path / "run").iterdir()}
-    assert names >= {"posterior.nc", "estimator.pt", "randomization.npz", "randomization.json", "verdict.json", "report.html", "provenance.json"}
+    assert names >= {
+        "posterior.nc",
+        "estimator.pt",
+        "randomization.npz",
+        "randomization.json",
+        "verdict.json",
+        "report.html",
+        "provenance.json",
+    }
     assert [p.name for p in tmp_path.iterdir()] == ["run"]
 
 

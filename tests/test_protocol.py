@@ -18,13 +18,13 @@ MakeRecording = Callable[..., Recording]
 
 def run(
     make: MakeRecording, name: str, *, seconds: float = 2.0, origin: float = 0.0, step: float = 0.01, rate: float = 3.0, scale: float = 1.0,
-    kp: float = 200.0,
+    kp: float = 200.0, supply: float = 5.0,
 ) -> Recording:  # fmt: skip
     """A servo told a sine of ``rate`` that follows it by ``scale``."""
     clock = np.arange(0.0, seconds + 1e-9, step)
     goal = np.sin(rate * clock)
     time = origin + clock
-    return make(name, {"goal": (time, goal), "position": (time, scale * goal), "supply": (time, np.full(len(time), 5.0))}, {"kp": kp})
+    return make(name, {"goal": (time, goal), "position": (time, scale * goal), "supply": (time, np.full(len(time), supply))}, {"kp": kp})
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def test_another_robot_is_read_on_the_same_grid(servo: Simulator, make_recording
     # another clock, another rate, another order
     others = [
         run(make_recording, "b", rate=6.0, kp=100.0, scale=0.8, origin=100.0, step=0.008),
-        run(make_recording, "a", scale=0.9, origin=-3.0),
+        run(make_recording, "a", scale=0.9, origin=-3.0, supply=4.9),
     ]
     found = same_protocol(experiment, others, servo.columns)
     assert [w.recording for w in found.windows] == ["a", "a", "b", "b"]
@@ -58,7 +58,8 @@ def test_its_own_recordings_come_back_bitwise(servo: Simulator, make_recording: 
     ("change", "reason"),
     [
         ({"kp": 120.0}, "kp = 120 instead of 200"),
-        ({"rate": 3.3}, r"its goal differs by 0\.13 rad rms \(tolerance 0\.02\)"),
+        ({"supply": 6.0}, r"its supply differs by 1 V rms \(tolerance 0\.25\)"),
+        ({"rate": 3.3}, r"its goal differs by 0\.13 rad rms \(tolerance 0\.04\)"),
         ({"seconds": 1.2}, r"too short for the window at 1\.00 s that lasts 1\.00 s"),
     ],
 )
@@ -69,6 +70,19 @@ def test_difference_is_named(
     message = rf"^no recording ran the protocol of 'slow' \(a: {reason}; b: .*calibrate this robot on its own$"
     with pytest.raises(ExperimentError, match=message):
         same_protocol(experiment, others, servo.columns)
+
+
+def test_window_in_which_the_command_rests_tolerates_its_rounding(servo: Simulator, make_recording: MakeRecording) -> None:
+    clock = np.arange(0.0, 2.001, 0.01)
+    goal = np.where(clock < 1.0, np.sin(6 * clock), 0.5)
+
+    def step(shift: float) -> Recording:
+        return make_recording("step", {"goal": (clock, goal + shift), "position": (clock, goal)}, {"kp": 200.0, "supply": 5.0})
+
+    experiment = build([step(0.0)], servo.columns, servo.layout, window=0.5)
+    assert len(same_protocol(experiment, [step(1e-3)], servo.columns).windows) == 4
+    with pytest.raises(ExperimentError, match=r"its goal differs by 0\.1 rad rms"):
+        same_protocol(experiment, [step(0.1)], servo.columns)
 
 
 def test_condition_logged_per_sample_is_not_a_constant(servo: Simulator, make_recording: MakeRecording, experiment: Experiment) -> None:
