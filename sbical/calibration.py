@@ -14,7 +14,7 @@ import sbical
 from sbical import loading, output, store
 from sbical.checks import Verdict, judge, support
 from sbical.checks.base import Evidence
-from sbical.errors import OutputError
+from sbical.errors import OutputError, SimulatorError
 from sbical.estimator import Estimator, load_estimator
 from sbical.experiment import Experiment
 from sbical.exports import ranges
@@ -29,6 +29,9 @@ from sbical.replay import Replay
 from sbical.report import write_report
 from sbical.simulator import Simulator
 from sbical.summary import Summary
+
+#: What every file of ranges says about where it came from.
+ORIGIN = ("sbical", "created", "simulator", "timestep", "integrator", "seed")
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +112,7 @@ class Calibration:
         Raises OutputError for a mass outside (0, 1).
         """
         failed = tuple(f"{f.name}: {f.figure}" for f in self.verdict.checks if f.status == "fail")
-        origin = {k: self.provenance[k] for k in ("sbical", "created", "simulator", "timestep", "integrator", "seed")}
+        origin = {k: self.provenance[k] for k in ORIGIN}
         return Randomization.of(
             self.simulator, self.posterior.draws, mass=mass, status=self.verdict.status, reasons=failed,
             conditions={**self.conditions, **(conditions or {})}, provenance=origin,
@@ -187,8 +190,13 @@ def load_calibration(folder: str | Path) -> Calibration:
             f"{path} was made by sbical {origin.get('sbical', '?')} (format {origin.get('format')}), this is {sbical.__version__} "
             f"(format {FORMAT}); calibrate again, or read it with that version"
         )
+    lost = [key for key in ORIGIN if key not in origin]
+    if lost:
+        raise OutputError(f"{path / 'provenance.json'} has lost {', '.join(lost)}; calibrate again")
     simulator = _load_simulator(path, str(origin["simulator"]))
     held = store.load_replays(path / "holdout.npz")
+    if not {"holdout", "before", "after"} <= set(held):
+        raise OutputError(f"{path / 'holdout.npz'} has lost a replay; calibrate again")
     posterior = Posterior.from_netcdf(path / "posterior.nc")
     if posterior.predictive is None:
         raise OutputError(f"{path / 'posterior.nc'} has lost its posterior_predictive; calibrate again")
@@ -206,14 +214,19 @@ def load_calibration(folder: str | Path) -> Calibration:
 def _load_simulator(path: Path, name: str) -> Simulator:
     try:
         toml, xml = ((path / f).read_text(encoding="utf-8") for f in ("simulator.toml", "model.xml"))
+        return loading.parse(toml, path, name=name, xml=xml)
     except OSError as problem:
         raise OutputError(f"{problem.filename} is missing; the calibration is incomplete: calibrate again") from None
-    return loading.parse(toml, path, name=name, xml=xml)
+    except (SimulatorError, UnicodeDecodeError) as problem:
+        raise OutputError(f"the simulator saved in {path} was changed or damaged ({problem}); calibrate again") from None
 
 
 def _read_json(file: Path, folder: Path) -> dict[str, Any]:
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        data = json.loads(file.read_text(encoding="utf-8"))
+        if not isinstance(data, dict):
+            raise ValueError("not an object")
+        return data
     except FileNotFoundError:
         raise OutputError(f"{folder} is not a calibration of sbical (no {file.name}); give the --output folder of a finished run") from None
     except (OSError, ValueError) as problem:

@@ -38,10 +38,13 @@ def find(kind: Kind, name_or_path: str | Path) -> Path:
     Raises CatalogError naming the entries that exist.
     """
     path = Path(name_or_path)
-    if path.is_dir() and kind == "simulator" and (path / "simulator.toml").is_file():
-        return path / "simulator.toml"
-    if path.is_file():
-        return path
+    try:
+        if path.is_dir() and kind == "simulator" and (path / "simulator.toml").is_file():
+            return path / "simulator.toml"
+        if path.is_file():
+            return path
+    except OSError as problem:  # a name too long, a folder that must not be entered
+        raise CatalogError(f"no {kind} at '{str(path)[:80]}' ({problem.strerror}); give a catalog name: {', '.join(names(kind))}") from None
     name = str(name_or_path)
     if name in names(kind):
         return folder(kind) / name / "simulator.toml" if kind == "simulator" else folder(kind) / f"{name}.toml"

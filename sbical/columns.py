@@ -10,6 +10,9 @@ from typing import Literal
 from sbical.errors import RecordingError, SimulatorError, unknown
 from sbical.units import conversion
 
+#: Names of commands, measurements, conditions and effects: they become keys of files and parts of --set and --map.
+NAME = r"[\w-]+"
+
 Kind = Literal["command", "measurement", "condition"]
 
 
@@ -78,8 +81,8 @@ class Columns:
     def __post_init__(self) -> None:
         seen: set[str] = set()
         for name in [c.name for c in self.items] + [f"{c.name}_enable" for c in self.items if c.enable is not None]:
-            if name in seen or name == "time" or "/" in name:
-                why = "used twice" if name in seen else "reserved" if name == "time" else "not a name (it holds a '/')"
+            if name in seen or name == "time" or not re.fullmatch(NAME, name):
+                why = "used twice" if name in seen else "reserved" if name == "time" else "not a name (letters, digits, _ and - only)"
                 raise SimulatorError(f"the name '{name}' of a command, measurement or condition is {why}; rename it")
             seen.add(name)
 

@@ -195,7 +195,7 @@ def load_estimator(path: str | Path) -> Estimator:
             flow.load_state_dict(state)
             members.append(flow.eval())
         return Estimator(tuple(members), scaling, training, tuple(content["losses"]))
-    except (KeyError, TypeError, AttributeError, RuntimeError) as error:
+    except (KeyError, TypeError, AttributeError, ValueError, RuntimeError) as error:
         raise OutputError(f"{path} is damaged ({type(error).__name__} on rebuilding it); calibrate again") from error
 
 

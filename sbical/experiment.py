@@ -117,6 +117,7 @@ def build(
         notes.extend(f"{recording.name}: {n}" for n in found.notes)
         spans = _share(found.spans, after or 0.0, 1.0 if before is None else before)
         first = found.spans[0][0]
+        _check_length(recording, columns, window)
         for begin, end in spans:
             for start, stop in _cut(begin, end, window):
                 held = _samples(recording, columns, start, stop)
@@ -132,6 +133,16 @@ def build(
         )
     names = tuple(c.name for c in columns.measurements)
     return Experiment(tuple(windows), names, tuple(c.si for c in columns.measurements), layout, tuple(notes))
+
+
+def _check_length(recording: Recording, columns: Columns, window: float | None) -> None:
+    """Refuse windows too short for any sample pattern of the recording, before cutting millions of them."""
+    step = float(np.median(np.diff(recording.stream(columns.measurements[0].name).time)))
+    if window is not None and window < (FEWEST - 2) * step:
+        raise ExperimentError(
+            f"windows of {window:g} s are too short for recording '{recording.name}', which has a sample every {step:.3g} s and needs "
+            f"{FEWEST} in each; give a longer --window, or leave it out"
+        )
 
 
 def _share(spans: Sequence[tuple[float, float]], low: float, high: float) -> list[tuple[float, float]]:

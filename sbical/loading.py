@@ -13,8 +13,9 @@ from typing import Any
 import mujoco
 import numpy as np
 
-from sbical import catalog, rollout
-from sbical.columns import Column, Columns
+from sbical import catalog
+from sbical.binding import bind, check_writes, element_names, resolve
+from sbical.columns import NAME, Column, Columns
 from sbical.errors import SimulatorError, unknown
 from sbical.families import families
 from sbical.families.base import Binding, ConditionRef, Effect, Family, Role, RoleValue, Sensor
@@ -27,6 +28,8 @@ _TOP = {"model", "prior", "timestep", "integrator", "window", "time", "time_unit
 _COMMAND = {"actuator", "column", "unit", "hold", "enable"}
 _MEASUREMENT = {"sensor", "column", "unit", "resolution"}
 _CONDITION = {"column", "unit", "pattern"}
+#: Keys whose value is text; a unit may be the number 1.
+_TEXTS = {"model", "prior", "integrator", "time", "actuator", "sensor", "column", "hold", "enable", "pattern", "family"}
 #: Files that an MJCF may include or load.
 _ASSETS = {".xml", ".stl", ".obj", ".msh", ".png"}
 
@@ -91,9 +94,15 @@ def _read(path: Path) -> str:
 
 
 def _known_keys(table: Mapping[str, Any], valid: set[str], where: str) -> None:
-    for key in table:
+    for key, value in table.items():
         if key not in valid:
             raise SimulatorError(unknown("key", key, valid, where=where))
+        _check_text(key, value, where)
+
+
+def _check_text(key: str, value: object, where: str) -> None:
+    if key in _TEXTS and not (isinstance(value, str) and value.isprintable() and value):
+        raise SimulatorError(f'{where}: {key} = {value!r} must be text in quotes, like {key} = "…"')
 
 
 def _positive(table: Mapping[str, Any], key: str, where: str, unit: str = "s") -> float | None:
@@ -107,8 +116,11 @@ def _positive(table: Mapping[str, Any], key: str, where: str, unit: str = "s") -
 
 def _effect(name: str, table: Mapping[str, Any], where: str) -> Effect:
     place = f"effects.{name} of {where}"
+    if not re.fullmatch(NAME, name):
+        raise SimulatorError(f"the name '{name}' of an effect in {where} is not a name (letters, digits, _ and - only); rename it")
     if "family" not in table:
         raise SimulatorError(f"{place} has no family; valid: {', '.join(sorted(families()))}")
+    _check_text("family", table["family"], place)
     if table["family"] not in families():
         raise SimulatorError(unknown("family", str(table["family"]), families(), where=place))
     family = families()[table["family"]]
@@ -220,13 +232,13 @@ def _columns(
 def _named(kind: str, table: Mapping[str, Any], model: mujoco.MjModel, place: str) -> int:
     if kind not in table:
         raise SimulatorError(f'{place} names no {kind}; add {kind} = "NAME" ({kind}s: {_listed(kind, model)})')
-    if table[kind] not in rollout.element_names(kind, model):
-        raise SimulatorError(unknown(kind, str(table[kind]), rollout.element_names(kind, model), where=place))
-    return rollout.resolve(kind, str(table[kind]), model)
+    if table[kind] not in element_names(kind, model):
+        raise SimulatorError(unknown(kind, str(table[kind]), element_names(kind, model), where=place))
+    return resolve(kind, str(table[kind]), model)
 
 
 def _listed(kind: str, model: mujoco.MjModel) -> str:
-    return ", ".join(rollout.element_names(kind, model)) or "none"
+    return ", ".join(element_names(kind, model)) or "none"
 
 
 def _column(name: str, kind: Any, table: Mapping[str, Any], si: str, place: str) -> Column:
@@ -281,7 +293,7 @@ def _targets(effect: Effect, model: mujoco.MjModel, columns: Columns, where: str
     elif family.target == "command":
         options = tuple(c.name for c in columns.commands)
     else:
-        options = rollout.element_names(family.target, model)
+        options = element_names(family.target, model)
     found: list[str] = []
     for pattern in effect.targets:
         # a name that holds a bracket is a name before it is a pattern
@@ -320,10 +332,10 @@ def _check_conditions(effects: Sequence[Effect], columns: Columns, where: str) -
 def _check_bound(simulator: Simulator, binding: Binding) -> None:
     """Bind once with unit values, so that contradictions show before the first simulation."""
     writes, owners = [], []
-    for bound in rollout.bind(simulator.effects, binding):
+    for bound in bind(simulator.effects, binding):
         values = {role: np.ones(1) for role in bound.effect.roles}
         if bound.hooks.write:
             new = bound.hooks.write(values)
             writes.extend(new)
             owners.extend([bound.effect.name] * len(new))
-    rollout.check_writes(writes, owners)
+    check_writes(writes, owners)

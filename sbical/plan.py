@@ -26,6 +26,8 @@ FRESH = 300
 LAST = 0.25
 #: More steps of one simulation than this are a clock in another unit, not an experiment: hours of simulated time.
 MOST_STEPS = 10_000_000
+#: Summaries of as many simulations still fit into memory.
+MOST_SIMULATIONS = 10_000_000
 #: Seeds fit into what torch and NumPy both accept, with room for those derived from them.
 LARGEST_SEED = 2**62
 
@@ -111,12 +113,7 @@ def plan(
 
     Raises ExperimentError, RecordingError, PriorError or SimulatorError for inputs that do not fit together.
     """
-    if not simulations >= 200:
-        raise ExperimentError(f"simulations = {simulations}; a network needs at least 200, and a useful posterior some thousands")
-    if not workers >= 1:
-        raise ExperimentError(f"workers = {workers}; give at least 1")
-    if not 0 <= seed < LARGEST_SEED:
-        raise ExperimentError(f"seed = {seed}; give a whole number from 0 to {LARGEST_SEED - 1}")
+    _check_numbers(simulations, workers, seed)
     if window is not None and not 0 < window < np.inf:
         raise ExperimentError(f"window = {window:g} s; give a positive length, or leave it out")
     fitted = prior.restricted(simulator.parameters)
@@ -126,8 +123,7 @@ def plan(
         experiment = build(calibration, columns, layout, window=length)
         judged = build(held, columns, layout, window=length)
     else:
-        experiment = build(calibration, columns, layout, window=length, before=1 - LAST)
-        judged = _last(calibration, simulator, length)
+        experiment, judged = _in_time(calibration, simulator, length)
     notes = [f"{r.name}: {n}" for r in (*calibration, *held) for n in r.notes]
     notes += [*experiment.notes, *(n for n in judged.notes if n not in experiment.notes)]
     notes += suspicions([*calibration, *held], columns)
@@ -135,6 +131,17 @@ def plan(
         _check_steps(part, simulator)
     cost = _time(simulator, fitted, experiment, seed)
     return Plan(simulator, fitted, experiment, judged, by, simulations, seed, workers, cost, tuple(notes))
+
+
+def _check_numbers(simulations: int, workers: int, seed: int) -> None:
+    if not simulations >= 200:
+        raise ExperimentError(f"simulations = {simulations}; a network needs at least 200, and a useful posterior some thousands")
+    if simulations > MOST_SIMULATIONS:
+        raise ExperimentError(f"simulations = {simulations}; give at most {MOST_SIMULATIONS:,}, what a network can use and memory can hold")
+    if not workers >= 1:
+        raise ExperimentError(f"workers = {workers}; give at least 1")
+    if not 0 <= seed < LARGEST_SEED:
+        raise ExperimentError(f"seed = {seed}; give a whole number from 0 to {LARGEST_SEED - 1}")
 
 
 def _split(
@@ -170,12 +177,14 @@ def _held_out(item: str | Path | Recording, simulator: Simulator, recordings: Se
     return [already] if already else read_recordings([item], simulator.columns)
 
 
-def _last(recordings: Sequence[Recording], simulator: Simulator, window: float | None) -> Experiment:
-    """The held-out last part of every recording."""
+def _in_time(recordings: Sequence[Recording], simulator: Simulator, window: float | None) -> tuple[Experiment, Experiment]:
+    """The first part of every recording, and the last, held-out one."""
+    columns, layout = simulator.columns, simulator.layout
     try:
-        return build(recordings, simulator.columns, simulator.layout, window=window, after=1 - LAST)
+        first = build(recordings, columns, layout, window=window, before=1 - LAST)
+        return first, build(recordings, columns, layout, window=window, after=1 - LAST)
     except ExperimentError as problem:
-        raise ExperimentError(f"in the last {LAST:.0%}, which is held out as no --holdout is given: {problem}") from None
+        raise ExperimentError(f"cannot hold out the last {LAST:.0%} of each recording: {problem}, or hold out a recording") from None
 
 
 def _check_steps(experiment: Experiment, simulator: Simulator) -> None:

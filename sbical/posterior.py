@@ -135,12 +135,15 @@ class Posterior:
         found = tree.attrs.get("sbical_format")
         if found is None:
             raise OutputError(f"{path} is not a posterior of sbical: it has no 'sbical_format'; {fix}")
-        if int(found) != FORMAT:
+        if str(found) != str(FORMAT):
             raise OutputError(f"{path} has posterior format {found}, this version reads {FORMAT}; {fix}")
         missing = [g for g in ("posterior", "prior") if g not in tree.children]
         if missing:
             raise OutputError(f"{path} has no group {', '.join(missing)}; {fix}")
-        return cls._from_datatree(tree)
+        try:
+            return cls._from_datatree(tree)
+        except (KeyError, ValueError, TypeError, IndexError) as error:
+            raise OutputError(f"{path} was changed or damaged ({error!r}); {fix}") from error
 
     @classmethod
     def _from_datatree(cls, tree: xr.DataTree) -> Posterior:

@@ -107,10 +107,16 @@ def _files(patterns: list[str | Path]) -> dict[str, Path]:
 
 
 def _matches(pattern: str) -> list[Path]:
-    path = Path(pattern).expanduser()
-    if path.is_dir():
+    try:
+        path = Path(pattern).expanduser()
+        kind = "folder" if path.is_dir() else "file" if path.exists() else "pattern"
+    except (OSError, RuntimeError) as problem:  # a name too long, a home that does not exist
+        raise RecordingError(
+            f"cannot read recording '{pattern[:80]}': {getattr(problem, 'strerror', None) or problem}; check its path"
+        ) from None
+    if kind == "folder":
         raise RecordingError(f"'{pattern}' is a folder; name the recordings in it, like '{path / '*.csv'}'")
-    if path.exists():
+    if kind == "file":
         return [path]
     # Path.glob takes no absolute patterns
     matches = sorted(Path(p) for p in glob(str(path), recursive=True) if Path(p).is_file())  # noqa: PTH207

@@ -60,6 +60,8 @@ def named(indices: np.ndarray) -> str:
 
 def numeric(values: np.ndarray, where: str) -> np.ndarray:
     """A column as float64 (n,). Raises RecordingError naming the first row that is not a number."""
+    if values.dtype.kind == "c":
+        raise RecordingError(f"{where} holds complex numbers; log real ones, or map another column")
     if values.dtype.kind in "biuf":
         return values.astype(np.float64)
     for i, value in enumerate(values):

@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 from mujoco.batch import Batch
 
-from sbical import rollout
+from sbical.binding import apply, bind
 from sbical.columns import Columns
 from sbical.experiment import Experiment, Layout
 from sbical.families import families
@@ -65,7 +65,7 @@ class Simulator:
     def engine(self) -> Engine:
         """The model with its effects bound; made on first use in a process."""
         binding = Binding(self.model, self.sensors, self.commands)
-        return Engine(self.model, self.parameters.names, rollout.bind(self.effects, binding), binding)
+        return Engine(self.model, self.parameters.names, bind(self.effects, binding), binding)
 
     def __getstate__(self) -> dict[str, object]:
         state = dict(self.__dict__)
@@ -109,7 +109,7 @@ class Simulator:
         batch = Batch(self.model, 1, nthread=1)
         named = self.writes(theta, conditions)
         for write in sorted(named, key=lambda w: ("set", "scale", "add").index(w.op)):
-            rollout.apply(Write(write.field, write.index, write.op, write.values), batch)  # pyright: ignore[reportArgumentType]
+            apply(Write(write.field, write.index, write.op, write.values), batch)  # pyright: ignore[reportArgumentType]
         batch.set_const()
         return batch.get_model(0)
 

@@ -52,8 +52,13 @@ def _loader(function: Callable[[Path], T]) -> Callable[[Path], T]:
 def read(path: Path) -> tuple[dict[str, np.ndarray], Any]:
     """Arrays and header of a file that ``write`` made. Raises OutputError for anything else."""
     # numpy leaves a file that it cannot read open
-    with _reading(path), path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+    with _reading(path), path.open("rb") as raw:
+        if not zipfile.is_zipfile(raw):
+            # numpy would take it for a pickle, and say how to load that unsafely
+            raise ValueError("no NPZ file, or cut short")
+        raw.seek(0)
+        with np.load(raw, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
         return arrays, json.loads(str(arrays.pop("header")))
 
 

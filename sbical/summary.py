@@ -61,8 +61,9 @@ def fit_summary(pilot: Trajectories, experiment: Experiment, *, components: int 
     channel = np.concatenate([np.tile(np.arange(o.shape[1]), len(o)) for o in experiment.observed])
     scale = np.empty_like(mean)
     for c in range(len(experiment.channels)):
-        # one scale per channel keeps the shape of a motion; the median ignores the few wild draws of a wide prior
-        scale[channel == c] = max(float(np.median(np.abs(flat[:, channel == c] - mean[channel == c]))), 1e-9)
+        # one scale per channel keeps the shape of a motion; the quantile ignores the few wild draws of a wide prior, and is
+        # above zero for a joint that rests most of the time
+        scale[channel == c] = max(float(np.quantile(np.abs(flat[:, channel == c] - mean[channel == c]), 0.9)), 1e-9)
     centred = (flat - mean) / scale
     kept = min(components, len(flat) // 4)
     # rows are far fewer than samples: the small Gram matrix gives the same directions

@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from arviz_stats.summary import summary
 import numpy as np
 import pytest
+from arviz_stats.summary import summary
 from distributed import Client
 
 import sbical

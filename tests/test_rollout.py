@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from sbical import rollout
+from sbical.binding import check_writes, element_names, needs_set_const, resolve
 from sbical.errors import SimulatorError
 from sbical.experiment import Experiment, Window
 from sbical.families.base import Write
@@ -254,9 +255,9 @@ def test_implausible_motion_is_masked(
 
 def test_two_effects_that_set_one_entry_contradict() -> None:
     one = Write("dof_damping", (0,), "set", np.ones(1))
-    rollout.check_writes([one, replace(one, op="add"), replace(one, index=(1,))], ["a", "b", "c"])
+    check_writes([one, replace(one, op="add"), replace(one, index=(1,))], ["a", "b", "c"])
     with pytest.raises(SimulatorError) as caught:
-        rollout.check_writes([one, one], ["a", "b"])
+        check_writes([one, one], ["a", "b"])
     assert str(caught.value) == "effects.a and effects.b both set dof_damping[0]; remove one of them or narrow its target"
 
 
@@ -264,11 +265,11 @@ def test_two_effects_that_set_one_entry_contradict() -> None:
     ("field", "needed"), [("dof_armature", True), ("body_mass", True), ("dof_damping", False), ("actuator_gainprm", False)]
 )
 def test_derived_constants_follow_where_they_must(field: str, needed: bool) -> None:
-    assert rollout.needs_set_const([Write(field, (0,), "set", np.ones(1))]) is needed
+    assert needs_set_const([Write(field, (0,), "set", np.ones(1))]) is needed
 
 
 def test_unknown_element_lists_those_that_exist(servo: Simulator) -> None:
     with pytest.raises(SimulatorError) as caught:
-        rollout.resolve("joint", "hinje", servo.model)
+        resolve("joint", "hinje", servo.model)
     assert str(caught.value) == "no joint 'hinje' in the model; did you mean 'hinge'? (valid: hinge)"
-    assert rollout.element_names("body", servo.model) == ("arm",)
+    assert element_names("body", servo.model) == ("arm",)

@@ -55,10 +55,10 @@ PIPE_WIDTH = 120
 
 def main(args: Sequence[str] | None = None) -> int:
     """Run one command and return the exit code; argument mistakes exit with code 2 through SystemExit."""
-    command = _parse(list(sys.argv[1:] if args is None else args))
     console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
+        command = _parse(list(sys.argv[1:] if args is None else args))
         with warnings.catch_warnings():
             warnings.showwarning = _short(errors, warnings.showwarning)
             command.run(console)
@@ -69,6 +69,11 @@ def main(args: Sequence[str] | None = None) -> int:
         if (error.name or "").split(".")[0] not in INFERENCE:
             raise
         errors.print(f"[bold red]error:[/] this command needs {error.name}, which is not installed; run: pip install 'sbical\\[inference]'")
+        return 2
+    except OSError as error:
+        # what no part of sbical expects of this machine: a full disk, a folder that must not be read, no more processes
+        place = f" '{error.filename}'" if error.filename else ""
+        errors.print(f"[bold red]error:[/] {escape(f'the system refused{place}: {error.strerror or error}; check space, permissions and limits')}")
         return 2
     except KeyboardInterrupt:
         errors.print("interrupted; nothing was written")

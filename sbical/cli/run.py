@@ -39,13 +39,13 @@ class Inputs:
     """Condition that is known and not in the log: kp=200 for all recordings, run1.kp=200 for run1 alone."""
     map: Mappings = ()
     """Column of this log, where it is not that of simulator.toml: position=joint_pos, position=joint_pos:deg, time=stamp:ms."""
-    simulations: int = 4000
+    simulations: Annotated[int, values.number("--simulations", int, 4000)] = 4000
     """Simulations to learn from; more give a sharper posterior and take proportionally longer."""
-    window: Annotated[float | None, arg(metavar="SECONDS", help_behavior_hint="")] = None
+    window: Annotated[float | None, values.number("--window", float, 0.5), arg(metavar="SECONDS", help_behavior_hint="")] = None
     """Cut recordings into windows of this length [s], each restarted from the measured state. Default: simulator.toml's, else whole."""
-    workers: int = 2
+    workers: Annotated[int, values.number("--workers", int, 2)] = 2
     """Worker processes of the local Dask cluster, one core each."""
-    seed: int = 0
+    seed: Annotated[int, values.number("--seed", int, 0)] = 0
     """Seed of everything random: the same seed gives the same result for any number of workers."""
 
     def load(self) -> tuple[Simulator, Prior, list[Recording], list[Recording] | None]:

@@ -51,7 +51,7 @@ class Export:
     """mjcf, json, npz, or a format that an installed package adds."""
     path: Annotated[Positional[str], arg(metavar="[FILE]", help_behavior_hint="")] = ""
     """File to write. Default: calibrated.xml, ranges.json or table.npz in the working directory."""
-    mass: float = 0.9
+    mass: Annotated[float, values.number("--mass", float, 0.9)] = 0.9
     """Probability that each range holds."""
     set: Settings = ()
     """Condition that the export is for, like kp=200. Default: that of the recordings."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import glob
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from tyro.conf import UseAppendAction, arg
+from tyro.constructors import PrimitiveConstructorSpec
 
-from sbical.errors import RecordingError, unknown
+from sbical.errors import RecordingError, SbicalError, unknown
 
 if TYPE_CHECKING:
     from sbical.columns import Columns
@@ -19,6 +20,28 @@ if TYPE_CHECKING:
 #: Options as they show in --help: their defaults are said in words.
 Text = Annotated[str, arg(help_behavior_hint="")]
 Settings = Annotated[tuple[str, ...], UseAppendAction, arg(metavar="NAME=VALUE", help_behavior_hint="(repeatable)")]
+
+T = TypeVar("T", int, float)
+
+
+def number(option: str, kind: Callable[[str], T], example: T) -> PrimitiveConstructorSpec[T]:
+    """How an option's text becomes a number; SbicalError, which tyro lets through, says so of text that is none."""
+
+    def read(given: list[str]) -> T:
+        try:
+            return kind(given[0])
+        except ValueError:
+            what = "a whole number" if kind is int else "a number"
+            raise SbicalError(f"{option} {given[0]} is not {what}; give one like {option} {example}") from None
+
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT" if kind is int else "FLOAT",
+        instance_from_str=read,
+        is_instance=lambda value: value is None or isinstance(value, int | float),
+        str_from_instance=lambda value: [str(value)],
+    )
+
 
 Conditions = dict[str, float | Mapping[str, float]]
 
