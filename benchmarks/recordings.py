@@ -19,7 +19,7 @@ from common import Timer, finish, need, options
 from rich.console import Console
 
 import sbical
-from sbical.fanout import cluster
+from sbical.cluster import cluster
 from sbical.progress import RichProgress
 
 

@@ -14,10 +14,11 @@ from sbical import estimator as estimators
 from sbical.calibration import Calibration, Replays
 from sbical.checks import judge
 from sbical.checks.base import Evidence
+from sbical.cluster import cluster
 from sbical.errors import SimulationError
 from sbical.estimator import Estimator, Training
 from sbical.experiment import Experiment
-from sbical.fanout import Job, SimulationSet, cluster, simulate
+from sbical.fanout import Job, SimulationSet, simulate
 from sbical.plan import FRESH, PILOT, Plan, plan
 from sbical.posterior import Posterior
 from sbical.prior import Prior

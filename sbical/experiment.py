@@ -136,12 +136,12 @@ def build(
 
 
 def _check_length(recording: Recording, columns: Columns, window: float | None) -> None:
-    """Refuse windows too short for any sample pattern of the recording, before cutting millions of them."""
+    """Refuse windows shorter than a sample's step, before cutting millions of them."""
     step = float(np.median(np.diff(recording.stream(columns.measurements[0].name).time)))
-    if window is not None and window < (FEWEST - 2) * step:
+    if window is not None and window < step:
         raise ExperimentError(
-            f"windows of {window:g} s are too short for recording '{recording.name}', which has a sample every {step:.3g} s and needs "
-            f"{FEWEST} in each; give a longer --window, or leave it out"
+            f"windows of {window:g} s are too short for recording '{recording.name}', which has a sample every {step:.3g} s: each needs "
+            f"{FEWEST}; give a longer --window, or leave it out"
         )
 
 

@@ -1,4 +1,4 @@
-"""Fanning simulations out over Dask: one function for a local cluster, a ``Client`` or a scheduler's address.
+"""Fanning simulations out over the workers of a Dask client, which ``sbical.cluster`` opens.
 
 Workers receive the simulator, the experiment and the summary once, through a plugin that also serves workers that join
 later. Each simulation has its own seed, so the set is bitwise the same for any number of workers and any chunks.
@@ -6,19 +6,16 @@ later. Each simulation has its own seed, so the set is bitwise the same for any 
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib.metadata import version
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
-from distributed import Client, LocalCluster, WorkerPlugin, as_completed, get_worker
+from distributed import Client, WorkerPlugin, as_completed, get_worker
 from distributed.scheduler import KilledWorker
 
 import sbical
+from sbical.cluster import check_workers
 from sbical.errors import ClusterError
 from sbical.experiment import Experiment
 from sbical.process import simulating
@@ -27,6 +24,8 @@ from sbical.rollout import STATUS, Trajectories
 from sbical.simulator import Simulator
 from sbical.summary import Summary
 
+#: What ``check_workers`` asks for: an answer means that everything a worker needs can be imported there.
+VERSION = sbical.__version__
 #: A task should run this long [s]: scheduling costs a few milliseconds each, and progress should move.
 TASK_SECONDS = 1.0
 #: Chunks per worker, so that the last ones finish together.
@@ -80,53 +79,6 @@ def _chunk(token: str, first: int, theta: np.ndarray, seeds: np.ndarray) -> tupl
     job: Job = get_worker().sbical_jobs[token]  # pyright: ignore[reportAttributeAccessIssue]
     out, status = job.run(theta, seeds)
     return first, out, status, time.perf_counter() - began
-
-
-@contextmanager
-def cluster(client: Client | str | None = None, *, workers: int = 2) -> Iterator[Client]:
-    """A client to simulate with: the one given, one for an address, or a local cluster of worker processes.
-
-    Only what was opened here is closed. Raises ClusterError for an address that does not answer.
-    """
-    if isinstance(client, Client):
-        yield client
-    elif isinstance(client, str):
-        try:
-            opened = Client(client, timeout="10s")
-        except (OSError, TimeoutError, ValueError, ImportError) as problem:
-            raise ClusterError(
-                f"no Dask scheduler answers at {client} ({problem}); start one with 'dask scheduler' and pass tcp://HOST:PORT, "
-                "or leave --scheduler out to use this machine"
-            ) from None
-        with opened:
-            yield opened
-    else:
-        if workers < 1:
-            raise ClusterError(f"workers = {workers}; give at least 1")
-        # Dask always serves HTTP: on a free local port, where two runs do not meet and nobody else looks; no dashboard
-        options: dict[str, Any] = {
-            "dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}, "silence_logs": logging.CRITICAL
-        }  # fmt: skip
-        with (
-            LocalCluster(n_workers=workers, threads_per_worker=1, processes=True, **options) as local,
-            Client(local) as opened,
-        ):
-            yield opened
-
-
-def check_workers(client: Client) -> int:
-    """Number of workers, each with this version of sbical. Raises ClusterError otherwise."""
-    try:
-        client.wait_for_workers(1, timeout=30)
-    except TimeoutError:
-        raise ClusterError("the scheduler has no workers after 30 s; start some with 'dask worker SCHEDULER_ADDRESS'") from None
-    found: dict[str, Any] = cast(Any, client.run(version, "sbical", on_error="return"))
-    for address, answer in found.items():
-        if isinstance(answer, Exception):
-            raise ClusterError(f"worker {address} cannot import sbical ({answer}); install sbical {sbical.__version__} in its environment")
-        if answer != sbical.__version__:
-            raise ClusterError(f"worker {address} has sbical {answer}, this client {sbical.__version__}; install the same version on both")
-    return len(found)
 
 
 @dataclass(frozen=True, eq=False)

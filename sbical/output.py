@@ -58,6 +58,9 @@ def filling(folder: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
         yield partial
         partial.chmod(0o755)
         _swap(partial, path)
+    except OutputError as problem:
+        # nobody has heard of the temporary folder
+        raise OutputError(str(problem).replace(str(partial), str(path))) from problem
     except OSError as problem:
         reason = problem.strerror or problem
         raise OutputError(f"cannot write {path} ({reason}); free some space or pass another --output folder") from problem

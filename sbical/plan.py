@@ -180,8 +180,8 @@ def _held_out(item: str | Path | Recording, simulator: Simulator, recordings: Se
 def _in_time(recordings: Sequence[Recording], simulator: Simulator, window: float | None) -> tuple[Experiment, Experiment]:
     """The first part of every recording, and the last, held-out one."""
     columns, layout = simulator.columns, simulator.layout
+    first = build(recordings, columns, layout, window=window, before=1 - LAST)
     try:
-        first = build(recordings, columns, layout, window=window, before=1 - LAST)
         return first, build(recordings, columns, layout, window=window, after=1 - LAST)
     except ExperimentError as problem:
         raise ExperimentError(f"cannot hold out the last {LAST:.0%} of each recording: {problem}, or hold out a recording") from None
@@ -192,10 +192,9 @@ def _check_steps(experiment: Experiment, simulator: Simulator) -> None:
     longest = max(experiment.windows, key=lambda w: w.duration)
     steps = sum(w.duration for w in experiment.windows) / simulator.timestep
     if steps > MOST_STEPS:
-        time = simulator.columns.time
         raise ExperimentError(
             f"a simulation would take {steps:.3g} steps of {simulator.timestep:g} s (recording '{longest.recording}' alone has a window of "
-            f"{longest.duration:.3g} s); if its time is not in {simulator.columns.time_unit}: --map time={time}:UNIT, like ms, us or ns, "
+            f"{longest.duration:.3g} s); if its time is not in {simulator.columns.time_unit}: --map time=COLUMN:UNIT, like ms, us or ns, "
             "else use shorter recordings"
         )
 

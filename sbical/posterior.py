@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import dask.config
 import numpy as np
 import xarray as xr
 from scipy.special import ndtri
@@ -116,8 +117,11 @@ class Posterior:
         encoding = {}
         if self.predictive is not None:
             encoding["/posterior_predictive"] = {c: {"dtype": "float32"} for c in self.predictive.channels}
+        # HDF5 crashes the process on a full disk, so it writes into memory; with an open Dask client, xarray would lock through that
+        with dask.config.set(scheduler="synchronous"):
+            content = tree.to_netcdf(engine="h5netcdf", encoding=encoding)
         try:
-            tree.to_netcdf(path, engine="h5netcdf", encoding=encoding)
+            Path(path).write_bytes(content)
         except OSError as error:
             raise OutputError(f"cannot write the posterior to {path}: {error.strerror or error}; choose another output folder") from error
 

@@ -137,9 +137,9 @@ class Prior:
         entries to paste), a unit of another quantity, a support beyond the role's, or a left-out site that others depend on.
         """
         missing = [p for p in space if p.name not in self._column]
-        if missing:
-            raise PriorError(self._missing(missing))
         extra = [n for n in self.names if n not in space.names]
+        if missing:
+            raise PriorError(self._missing(missing, extra))
         if extra:
             self._check_independent(space.names, extra)
             text = f"{self._where} has entries for no parameter of this simulator, left out: {', '.join(extra)}"
@@ -189,8 +189,10 @@ class Prior:
 
         return self._run(len(theta), value, np.asarray(theta) / self._scale) - np.log(self._scale)
 
-    def _missing(self, parameters: list[Parameter]) -> str:
+    def _missing(self, parameters: list[Parameter], extra: list[str]) -> str:
         names = ", ".join(p.name for p in parameters)
+        # most often one of these is a typo of one of those
+        names += f" (what it has for no parameter: {', '.join(extra)})" if extra else ""
         if self._entries is None:
             calls = "\n".join(f'    pyro.sample("{p.name}", ...)  # [{p.unit}], {p.support}' for p in parameters)
             return f"{self._where} has no site for {names}; add to the function:\n\n{calls}"

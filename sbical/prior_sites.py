@@ -87,7 +87,8 @@ def walk(model: Model, rows: int, resolve: Resolve, *, seed: int = 0) -> None:
     """Run the model once for all rows. Neither torch's random state nor its default precision is left changed."""
     with _float64(), torch.random.fork_rng(devices=[]), torch.no_grad():
         torch.manual_seed(seed)
-        with _Resolver(resolve), pyro.plate("_sbical_rows", rows):
+        # zuko switches the checks of arguments off for the whole process once it is imported
+        with pyro.validation_enabled(), _Resolver(resolve), pyro.plate("_sbical_rows", rows):
             model()
 
 

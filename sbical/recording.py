@@ -40,9 +40,10 @@ class Segments:
 class Recording:
     """One run of the robot.
 
-    ``tree`` has a node per stream: a dataset with coordinate ``time`` [s] and variable ``value``, both with ``units``. The
-    enable column of command ``goal`` is the node ``goal_enable``. Conditions known for the whole run are attributes of the
-    root, in SI units. ``notes`` tell what was dropped or looks suspicious, by row (data rows count from 1).
+    ``tree`` has a node per stream: a dataset with coordinate ``time`` [s] and variable ``value``, both with ``units``; ``value``
+    also names the ``column`` it was read from. The enable column of command ``goal`` is the node ``goal_enable``. Conditions
+    known for the whole run are attributes of the root, in SI units. ``notes`` tell what was dropped or looks suspicious, by
+    row (data rows count from 1).
     """
 
     name: str
@@ -142,7 +143,7 @@ def _read(path: Path, name: str, columns: Columns, given: Mapping[str, float]) -
         value = signal.scale * _column(table, signal.column, where, signal.name) + signal.offset
         rows = usable(time, value, f"{where}, {signal.name} (column '{signal.column}')")
         left_out.add(signal.name, rows)
-        nodes[signal.name] = _dataset(time[rows.used], value[rows.used], signal.si)
+        nodes[signal.name] = _dataset(time[rows.used], value[rows.used], signal.si, signal.column)
     return Recording(name, xr.DataTree.from_dict(nodes, name=name), (*table.notes, *notes, *left_out.notes()), str(path))
 
 
@@ -155,6 +156,6 @@ def _column(table: Table, column: str, where: str, name: str) -> np.ndarray:
     return numeric(table.columns[column], f"column '{column}' of {where}")
 
 
-def _dataset(time: np.ndarray, value: np.ndarray, unit: str) -> xr.Dataset:
+def _dataset(time: np.ndarray, value: np.ndarray, unit: str, column: str) -> xr.Dataset:
     coordinate = xr.Variable("time", time, attrs={"units": "s"})
-    return xr.Dataset({"value": ("time", value, {"units": unit})}, coords={"time": coordinate})
+    return xr.Dataset({"value": ("time", value, {"units": unit, "column": column})}, coords={"time": coordinate})

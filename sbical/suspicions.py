@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -37,9 +38,16 @@ def suspicions(recordings: Sequence[Recording], columns: Columns, pairs: Mapping
     pairs = _in_order(columns) if pairs is None else pairs
     doubts: dict[str, list[str]] = {}
     for recording in recordings:
-        for doubt in [*_values(recording, columns), *_following(recording, columns, pairs), *_pushing(recording, columns, pairs)]:
+        read = _as_read(recording, columns)
+        for doubt in [*_values(recording, read), *_following(recording, read, pairs), *_pushing(recording, read, pairs)]:
             doubts.setdefault(doubt, []).append(recording.name)
     return [f"{', '.join(names)}: {doubt}" for doubt, names in doubts.items()]
+
+
+def _as_read(recording: Recording, columns: Columns) -> Columns:
+    """The columns under the names that --map gave them for this recording."""
+    read = {c.name: recording.tree[c.name]["value"].attrs.get("column", c.column) for c in columns.items if recording.has(c.name)}
+    return replace(columns, items=tuple(replace(c, column=read.get(c.name, c.column)) for c in columns.items))
 
 
 def _in_order(columns: Columns) -> dict[str, str]:
@@ -71,9 +79,7 @@ def _values(recording: Recording, columns: Columns) -> list[str]:
 def _clock(recording: Recording, columns: Columns) -> list[str]:
     steps = [float(np.median(np.diff(recording.stream(c.name).time))) for c in columns.measurements if recording.has(c.name)]
     if steps and not FASTEST < min(steps) < SLOWEST:
-        return [
-            f"samples are {min(steps):.3g} s apart; if time is not in {columns.time_unit}: --map time={columns.time}:UNIT, like ms or us"
-        ]
+        return [f"samples are {min(steps):.3g} s apart; if time is not in {columns.time_unit}: --map time=COLUMN:UNIT, like ms or us"]
     return []
 
 

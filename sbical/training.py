@@ -32,18 +32,28 @@ class Training:
 
     ``transforms`` counts all layers of a member, the last of which is the spline of ``bins`` bins; ``hidden`` are the widths
     of each layer's network. ``epochs`` is raised where it would mean fewer than ``steps`` optimiser steps. The learning rate
-    falls to 0 along a cosine; weights are those of the best epoch on the ``holdout`` share, which each member draws anew.
+    falls to 0 along a cosine, weights are averaged over the steps with factor ``averaging``, and those of the best epoch on
+    the ``holdout`` share are kept, which each member draws anew.
+
+    The defaults were the best of what was tried within about 10 s per member on one thread. Negative log density [nats] of
+    1,000 unseen simulations after training one member on 5,000, example servo (9 parameters, 67 summaries) / double pendulum
+    (11, 70): batch 128, 30 epochs, rate 4e-3, no averaging 2.42 / 6.42; that with averaging 2.07 / 5.91; batch 64, 20 epochs,
+    rate 8e-3, averaging 1.36 / 5.37; four layers instead of three 1.33 / 5.48, but slower. Worse: noise or dropout on the
+    summaries, one wide layer, and (servo only) a linear regression taken off first. The defaults reach 1.41 / 5.47 with one
+    member, 0.95 / 5.02 with two, 0.77 (servo) with four. One seed each, and another seed moved a figure by up to 0.2; chosen
+    on these same 1,000.
     """
 
     members: int = 2
     transforms: int = 3
     hidden: tuple[int, ...] = (128, 128)
     bins: int = 8
-    epochs: int = 30
+    epochs: int = 20
     steps: int = 600
-    batch: int = 128
-    learning_rate: float = 4e-3
-    weight_decay: float = 0.3
+    batch: int = 64
+    learning_rate: float = 1e-2
+    weight_decay: float = 0.2
+    averaging: float = 0.99
     clip: float = 5.0
     holdout: float = 0.1
 
@@ -51,10 +61,11 @@ class Training:
         for field in fields(self):
             value = getattr(self, field.name)
             smallest = min(value, default=0) if isinstance(value, tuple) else value
-            if smallest <= 0 and not (field.name == "weight_decay" and smallest == 0):
+            if smallest <= 0 and not (field.name in ("weight_decay", "averaging") and smallest == 0):
                 raise SimulationError(f"training needs {field.name} above 0, got {value}")
-        if self.holdout >= 1:
-            raise SimulationError(f"training holds out a share below 1, got {self.holdout}")
+        for name, share in (("holdout", self.holdout), ("averaging", self.averaging)):
+            if share >= 1:
+                raise SimulationError(f"training needs {name} below 1, got {share}")
 
     def epochs_for(self, n: int) -> int:
         """Epochs of one member on n simulations."""
@@ -95,35 +106,47 @@ def build(dims: int, features: int, training: Training) -> ConditionalDensityEst
 def train(
     z: Tensor, features: Tensor, *, seed: int, training: Training, member: int = 0, progress: Progress | None = None, offset: float = 0.0
 ) -> Trained:
-    """Train one member on parameters z (n, d) and features (n, k), both scaled; ``offset`` [nats] is added to the loss."""
+    """Train one member on parameters z (n, d) and features (n, k), both scaled; ``offset`` [nats] is added to the loss.
+
+    Raises SimulationError if the loss never is finite.
+    """
     n = len(z)
     held = max(1, round(n * training.holdout))
-    epochs = training.epochs_for(n)
+    per_epoch = math.ceil((n - held) / training.batch)
+    epochs = max(training.epochs, math.ceil(training.steps / per_epoch))
     with seeded(seed):
-        flow = build(z.shape[1], features.shape[1], training)
+        flow, best = build(z.shape[1], features.shape[1], training), math.inf
+        averaged, kept = copy.deepcopy(flow).eval(), copy.deepcopy(flow).eval()
         order = torch.randperm(n)
         validation, rest = order[:held], order[held:]
         optimiser = torch.optim.AdamW(flow.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs * math.ceil(len(rest) / training.batch))
-        best = Trained(flow, math.inf)
-        weights = copy.deepcopy(flow.state_dict())
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs * per_epoch)
         for epoch in range(epochs):
-            for rows in rest[torch.randperm(len(rest))].split(training.batch):
+            for i, rows in enumerate(rest[torch.randperm(len(rest))].split(training.batch)):
                 optimiser.zero_grad()
                 flow.loss(z[rows], features[rows]).mean().backward()
                 nn.utils.clip_grad_norm_(flow.parameters(), training.clip)
                 optimiser.step()
                 schedule.step()
+                # an average over fewer steps than its window would still hold the untrained weights
+                _approach(averaged, flow, 1 - min(training.averaging, 1 - 1 / (epoch * per_epoch + i + 1)))
             with torch.no_grad():
-                loss = float(flow.loss(z[validation], features[validation]).mean()) + offset
-            if loss < best.loss:
-                best, weights = Trained(flow, loss), copy.deepcopy(flow.state_dict())
+                loss = float(averaged.loss(z[validation], features[validation]).mean()) + offset
+            if loss < best:
+                best = loss
+                kept.load_state_dict(averaged.state_dict())
             if progress is not None:
                 progress(member * epochs + epoch + 1, training.members * epochs, loss)
-    if not math.isfinite(best.loss):
-        raise SimulationError("training diverged: the loss is not finite; lower learning_rate, or look for wild summaries")
-    flow.load_state_dict(weights)
-    return Trained(flow.eval(), best.loss)
+    if not math.isfinite(best):
+        raise SimulationError("training diverged: its loss never was finite; lower learning_rate")
+    return Trained(kept, best)
+
+
+def _approach(averaged: nn.Module, flow: nn.Module, share: float) -> None:
+    """Move the averaged weights a share of the way to the current ones."""
+    with torch.no_grad():
+        for mean, current in zip(averaged.parameters(), flow.parameters(), strict=True):
+            mean.lerp_(current, share)
 
 
 @contextmanager

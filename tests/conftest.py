@@ -11,8 +11,8 @@ import torch
 import xarray as xr
 from distributed import Client
 
+from sbical.cluster import cluster
 from sbical.experiment import Experiment, Window
-from sbical.fanout import cluster
 from sbical.initial import InitialState
 from sbical.loading import parse
 from sbical.recording import Recording

@@ -145,7 +145,7 @@ def test_unusable_training_sets_are_named() -> None:
         Training(learning_rate=-1)
     with pytest.raises(SimulationError, match=r"training needs hidden above 0, got \(\)"):
         Training(hidden=())
-    with pytest.raises(SimulationError, match="training holds out a share below 1, got 1"):
+    with pytest.raises(SimulationError, match="training needs holdout below 1, got 1"):
         Training(holdout=1.0)
 
 

@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from sbical.errors import ClusterError, SimulatorError
+from sbical.cluster import cluster
+from sbical.errors import SimulatorError
 from sbical.experiment import Experiment
-from sbical.fanout import Job, SimulationSet, check_workers, chunk_size, cluster, simulate
+from sbical.fanout import Job, SimulationSet, chunk_size, simulate
 from sbical.signals import HeldSignal
 from sbical.simulator import Simulator
 from sbical.summary import fit_summary
@@ -156,30 +157,3 @@ def test_failures_by_reason() -> None:
 )
 def test_chunks_last_a_second_but_leave_work_for_everyone(seconds: float, n: int, workers: int, expected: int) -> None:
     assert chunk_size(seconds, n, workers) == expected
-
-
-def test_a_given_client_is_used_and_left_open(client: Client) -> None:
-    with cluster(client, workers=5) as used:
-        assert used is client
-    assert client.status == "running"
-
-
-def test_an_address_is_connected_to_and_its_scheduler_left_running(client: Client) -> None:
-    with cluster(str(client.scheduler_info()["address"])) as used:
-        assert used is not client
-        assert check_workers(used) == 2
-    assert check_workers(client) == 2
-
-
-def test_addresses_and_numbers_that_cannot_be() -> None:
-    message = r"^no Dask scheduler answers at carrier-pigeon://home \(.*\); start one with 'dask scheduler' and pass "
-    with pytest.raises(ClusterError, match=message), cluster("carrier-pigeon://home"):
-        pass
-    with pytest.raises(ClusterError, match=r"^workers = 0; give at least 1$"), cluster(None, workers=0):
-        pass
-
-
-def test_worker_without_this_version_is_named(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sbical.__version__", "99.0")
-    with pytest.raises(ClusterError, match=r"^worker tcp://.* has sbical .*, this client 99\.0; install the same version on both$"):
-        check_workers(client)

@@ -108,9 +108,10 @@ def test_draws_follow_the_distributions_and_repeat(prior: Prior) -> None:
 
 
 def test_sampling_leaves_torchs_state_alone(prior: Prior) -> None:
-    before = torch.random.get_rng_state()
+    before, checks = torch.random.get_rng_state(), dist.is_validation_enabled()
     prior.sample(10, seed=0)
     assert torch.equal(before, torch.random.get_rng_state())
+    assert dist.is_validation_enabled() == checks
     assert torch.get_default_dtype() == torch.float32
 
 
@@ -303,7 +304,12 @@ def takes_data(data: object) -> None:
         (takes_data, "takes data; a prior's model function takes no arguments"),
     ],
 )
-def test_pyro_functions_that_are_no_prior(function: Callable[[], object], message: str) -> None:
+@pytest.mark.parametrize("checks", [True, False])
+def test_pyro_functions_that_are_no_prior(
+    function: Callable[[], object], message: str, checks: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # whatever was imported before: zuko switches torch's checks off
+    monkeypatch.setattr(torch.distributions.Distribution, "_validate_args", checks)
     with pytest.raises(PriorError) as error:
         load_prior(function)
     assert message in str(error.value)

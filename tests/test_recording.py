@@ -50,7 +50,7 @@ def test_streams_keep_the_log_as_it_was(tmp_path: Path) -> None:
     assert np.array_equal(stream.time, [float(row[0]) for row in cells()])
     assert np.array_equal(stream.value, [float(row[2]) for row in cells()])
     assert stream.time.dtype == stream.value.dtype == np.float64
-    assert recording.tree["position"]["value"].attrs == {"units": "rad"}
+    assert recording.tree["position"]["value"].attrs == {"units": "rad", "column": "position"}
     assert recording.tree["position"]["time"].attrs == {"units": "s"}
     assert recording.notes == ()
 

@@ -106,4 +106,4 @@ def test_a_dead_sensor_and_a_clock_in_milliseconds() -> None:
     dead = recording(**changed(follow(), q2=np.full_like(TIME, 0.3)))
     assert suspicions([dead], POSITION) == ["run1: q2 (column 'log_q2') never changes; is the sensor alive, and is it the right column?"]
     slow = suspicions([recording(time=TIME * 1000, **follow())], POSITION)
-    assert slow[0] == "run1: samples are 4 s apart; if time is not in s: --map time=time:UNIT, like ms or us"
+    assert slow[0] == "run1: samples are 4 s apart; if time is not in s: --map time=COLUMN:UNIT, like ms or us"

@@ -72,8 +72,8 @@ def main(args: Sequence[str] | None = None) -> int:
         return 2
     except OSError as error:
         # what no part of sbical expects of this machine: a full disk, a folder that must not be read, no more processes
-        place = f" '{error.filename}'" if error.filename else ""
-        errors.print(f"[bold red]error:[/] {escape(f'the system refused{place}: {error.strerror or error}; check space, permissions and limits')}")
+        what = f"{error.strerror or error}" + (f" ('{error.filename}')" if error.filename else "")
+        errors.print(f"[bold red]error:[/] the system refused: {escape(what)}; check free space, permissions and limits")
         return 2
     except KeyboardInterrupt:
         errors.print("interrupted; nothing was written")

@@ -1,0 +1,60 @@
+"""Ctrl-C while calibrating: one line, exit code 130, no folder, no process left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+
+def processes(session: int) -> list[int]:
+    """Living processes of a session."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            pid, rest = stat.read_text().split(" (", 1)
+        except OSError:  # ended meanwhile
+            continue
+        state, _, _, its_session = rest.rpartition(")")[2].split()[:4]
+        if int(its_session) == session and state != "Z":
+            found.append(int(pid))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", ["simulate", "starting workers"])
+def test_interrupt_leaves_nothing(moment: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sbical", "calibrate", "servo_pendulum", "--simulations", "100000", "--output", "out"]
+    # a session of its own, so that all of its processes get the signal, as from a terminal
+    run = subprocess.Popen(  # noqa: S603
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert run.stderr is not None
+    if moment == "simulate":
+        shown = [next(run.stderr) for _ in range(3)]
+        assert shown[2].startswith("simulate: ")
+    else:
+        deadline = time.monotonic() + 60
+        while len(processes(run.pid)) < 3:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    out, err = "", ""
+    for _ in range(4):
+        os.killpg(run.pid, signal.SIGINT)
+        try:
+            out, err = run.communicate(timeout=15)
+            break
+        except subprocess.TimeoutExpired:  # Python loses an interrupt that meets a garbage collection; so does who presses Ctrl-C
+            continue
+    assert (run.returncode, out) == (130, "")
+    assert err == "interrupted; nothing was written\n"
+    assert list(tmp_path.iterdir()) == []
+    deadline = time.monotonic() + 10
+    while left := processes(run.pid):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
