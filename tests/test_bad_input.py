@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 import mujoco
 import numpy as np
@@ -331,7 +331,8 @@ CASES: dict[str, Case] = {
     "empty": Case("recording 'kp100_run.csv' is empty; log again, or leave the file out", change=put("kp100_run.csv", "")),
     "no samples": Case("recording 'kp100_run.csv' has a header but no samples; log again, or leave the file out", change=log(lambda _: [])),
     "truncated": Case(
-        "recording 'kp1_cut.csv.gz' is cut short or damaged (Compressed file ended before the end-of-stream marker was reached); copy it again",
+        "recording 'kp1_cut.csv.gz' is cut short or damaged (Compressed file ended before the end-of-stream marker was reached); "
+        "copy it again",
         "calibrate arm kp1_cut.csv.gz --output out",
         cut_gzip,
     ),
@@ -354,7 +355,7 @@ CASES: dict[str, Case] = {
     ),
     "not monotonic": Case(
         (
-            "recording 'kp100_run', torque (column 'torque'): time is out of order or repeated in 199 of 200 rows, "
+            "recording 'kp100_run', torque (column 'torque'): time is out of order or repeated in 199 of 200 rows",
             "and steps back or stands still at rows 2, 3, 4, 5, 6 and 194 more; ",
             "split the file if it holds several runs, log time with a finer step, or map the right time column",
         ),
@@ -377,7 +378,8 @@ CASES: dict[str, Case] = {
         change=log(lambda kept: ["0,0,high,0,1", *kept[1:]]),
     ),
     "no number anywhere": Case(
-        "recording 'kp100_run', torque (column 'torque'): only 0 usable samples, at least 10 are needed; log longer, or leave the recording out",
+        "recording 'kp100_run', torque (column 'torque'): only 0 usable samples, at least 10 are needed; "
+        "log longer, or leave the recording out",
         # nan, and the largest float, which loggers write for "no value"
         change=log(lambda kept: ["0,nan,0,0,1"] + [f"{k},1.8e308,0,0,1" for k, _ in enumerate(kept)]),
     ),
@@ -394,7 +396,8 @@ CASES: dict[str, Case] = {
         change=log(lambda kept: [f"{row.rpartition(',')[0]},0" for row in kept]),
     ),
     "no window": Case(
-        "no usable window of at least 5 s in kp100_run; log longer motions, with at least 5 samples in every window, or pass another --window",
+        "no usable window of at least 5 s in kp100_run; log longer motions, with at least 5 samples in every window, "
+        "or pass another --window",
         f"{CALIBRATE} --window 5",
     ),
     "windows of nothing": Case(
@@ -577,7 +580,7 @@ def test_disk_that_fills_up_halfway(
 def lonely() -> Iterator[str]:
     """Address of a scheduler without workers."""
     with LocalCluster(n_workers=0, dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False}) as scheduler:
-        yield scheduler.scheduler_address
+        yield str(cast(Any, scheduler).scheduler_address)
 
 
 def test_scheduler_without_workers(lonely: str, work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -31,30 +32,38 @@ def processes(session: int) -> list[int]:
 def test_interrupt_leaves_nothing(moment: str, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "sbical", "calibrate", "servo_pendulum", "--simulations", "100000", "--output", "out"]
     # a session of its own, so that all of its processes get the signal, as from a terminal
-    run = subprocess.Popen(  # noqa: S603
+    with subprocess.Popen(  # noqa: S603
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
-    assert run.stderr is not None
-    if moment == "simulate":
-        shown = [next(run.stderr) for _ in range(3)]
-        assert shown[2].startswith("simulate: ")
-    else:
-        deadline = time.monotonic() + 60
-        while len(processes(run.pid)) < 3:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-    out, err = "", ""
-    for _ in range(4):
-        os.killpg(run.pid, signal.SIGINT)
+    ) as run:
         try:
-            out, err = run.communicate(timeout=15)
-            break
-        except subprocess.TimeoutExpired:  # Python loses an interrupt that meets a garbage collection; so does who presses Ctrl-C
-            continue
-    assert (run.returncode, out) == (130, "")
-    assert err == "interrupted; nothing was written\n"
+            wait_for(moment, run)
+            out, err = interrupted(run)
+        finally:
+            run.kill()
+    assert (run.returncode, out, err) == (130, "", "interrupted; nothing was written\n")
     assert list(tmp_path.iterdir()) == []
     deadline = time.monotonic() + 10
     while left := processes(run.pid):
         assert time.monotonic() < deadline, left
         time.sleep(0.05)
+
+
+def wait_for(moment: str, run: subprocess.Popen[str]) -> None:
+    assert run.stderr is not None
+    if moment == "simulate":
+        shown = [next(run.stderr) for _ in range(3)]
+        assert shown[2].startswith("simulate: ")
+        return
+    deadline = time.monotonic() + 60
+    while len(processes(run.pid)) < 3:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def interrupted(run: subprocess.Popen[str]) -> tuple[str, str]:
+    """Press Ctrl-C, and again where nothing happens: Python loses an interrupt that meets a garbage collection."""
+    for _ in range(3):
+        os.killpg(run.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return run.communicate(timeout=15)
+    raise AssertionError("does not end")
