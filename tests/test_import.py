@@ -61,6 +61,6 @@ def test_unknown_name_lists_those_that_exist() -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(sbical, "callibrate")  # noqa: B009  (an attribute access would be a type error)
     assert str(caught.value) == (
-        "module 'sbical' has no attribute 'callibrate'; it offers Calibration, SbicalError, __version__, calibrate, load_calibration, "
+        "module 'sbical' has no attribute 'callibrate'; it offers Calibration, SbicalError, Simulator, __version__, calibrate, "
         "load_prior, load_simulator, plan, read_recordings"
     )
