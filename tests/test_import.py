@@ -62,5 +62,5 @@ def test_unknown_name_lists_those_that_exist() -> None:
         getattr(sbical, "callibrate")  # noqa: B009  (an attribute access would be a type error)
     assert str(caught.value) == (
         "module 'sbical' has no attribute 'callibrate'; it offers Calibration, SbicalError, Simulator, __version__, calibrate, "
-        "load_prior, load_simulator, plan, read_recordings"
+        "load_calibration, load_prior, load_simulator, plan, read_recordings"
     )
