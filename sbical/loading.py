@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import fnmatch
-import math
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import mujoco
-import numpy as np
 
 from sbical import catalog
-from sbical.binding import bind, check_writes, element_names, resolve
-from sbical.columns import NAME, Column, Columns
+from sbical.binding import element_names, resolve
+from sbical.columns import Column, Columns
+from sbical.effects_toml import check_bound, check_conditions, check_text, condition_units, parse_effect, resolve_targets, role_unit
 from sbical.errors import SimulatorError, unknown
 from sbical.families import families
-from sbical.families.base import Binding, ConditionRef, Effect, Family, Role, RoleValue, Sensor
-from sbical.parameters import BOUNDS
+from sbical.families.base import Binding, Effect, Sensor
 from sbical.simulator import Simulator, parameter_space
 from sbical.units import conversion
 
@@ -28,8 +24,6 @@ _TOP = {"model", "prior", "timestep", "integrator", "window", "time", "time_unit
 _COMMAND = {"actuator", "column", "unit", "hold", "enable"}
 _MEASUREMENT = {"sensor", "column", "unit", "resolution"}
 _CONDITION = {"column", "unit", "pattern"}
-#: Keys whose value is text; a unit may be the number 1.
-_TEXTS = {"model", "prior", "integrator", "time", "actuator", "sensor", "column", "hold", "enable", "pattern", "family"}
 #: Files that an MJCF may include or load.
 _ASSETS = {".xml", ".stl", ".obj", ".msh", ".png"}
 
@@ -66,19 +60,19 @@ def parse(text: str, folder: Path, *, name: str, xml: str | None = None) -> Simu
         if "model" not in table:
             raise SimulatorError(f'{where} names no model; add model = "model.xml" at the top')
         xml = _read(folder / str(table["model"]))
-    effects = [_effect(n, e, where) for n, e in table.get("effects", {}).items()]
+    effects = [parse_effect(n, e, where) for n, e in table.get("effects", {}).items()]
     if not effects:
         raise SimulatorError(f"{where} has no effects, so nothing would be inferred; add one, like [effects.friction]")
     model, final_xml = _compile(xml, folder, table, effects, where)
-    columns, sensors, commands = _columns(table, model, _condition_units(effects), where)
-    effects = [_targets(e, model, columns, where) for e in effects]
-    _check_conditions(effects, columns, where)
-    units = {(e.name, r): _role_unit(e, r, columns) for e in effects for r in e.roles}
+    columns, sensors, commands = _columns(table, model, condition_units(effects), where)
+    effects = [resolve_targets(e, model, columns, where) for e in effects]
+    check_conditions(effects, columns, where)
+    units = {(e.name, r): role_unit(e, r, columns) for e in effects for r in e.roles}
     simulator = Simulator(
         name, model, final_xml, text, columns, tuple(effects), sensors, commands,
         parameter_space(effects, units), _positive(table, "window", where), table.get("prior"),
     )  # fmt: skip
-    _check_bound(simulator, Binding(model, sensors, commands))
+    check_bound(simulator.effects, Binding(model, sensors, commands))
     if not simulator.parameters.parameters:
         raise SimulatorError(f'{where}: every role is a number, so nothing is unknown; name a parameter in one, like damping = "viscous"')
     return simulator
@@ -97,12 +91,7 @@ def _known_keys(table: Mapping[str, Any], valid: set[str], where: str) -> None:
     for key, value in table.items():
         if key not in valid:
             raise SimulatorError(unknown("key", key, valid, where=where))
-        _check_text(key, value, where)
-
-
-def _check_text(key: str, value: object, where: str) -> None:
-    if key in _TEXTS and not (isinstance(value, str) and value.isprintable() and value):
-        raise SimulatorError(f'{where}: {key} = {value!r} must be text in quotes, like {key} = "…"')
+        check_text(key, value, where)
 
 
 def _positive(table: Mapping[str, Any], key: str, where: str, unit: str = "s") -> float | None:
@@ -112,55 +101,6 @@ def _positive(table: Mapping[str, Any], key: str, where: str, unit: str = "s") -
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < float("inf"):
         raise SimulatorError(f"{where}: {key} = {value!r} must be a positive number [{unit}]")
     return float(value)
-
-
-def _effect(name: str, table: Mapping[str, Any], where: str) -> Effect:
-    place = f"effects.{name} of {where}"
-    if not re.fullmatch(NAME, name):
-        raise SimulatorError(f"the name '{name}' of an effect in {where} is not a name (letters, digits, _ and - only); rename it")
-    if "family" not in table:
-        raise SimulatorError(f"{place} has no family; valid: {', '.join(sorted(families()))}")
-    _check_text("family", table["family"], place)
-    if table["family"] not in families():
-        raise SimulatorError(unknown("family", str(table["family"]), families(), where=place))
-    family = families()[table["family"]]
-    _known_roles(table, family, place)
-    target = table.get("target")
-    listed: list[Any] = target if isinstance(target, list) else [target]
-    targets = tuple(t for t in listed if isinstance(t, str))
-    if not targets or len(targets) != len(listed):
-        raise SimulatorError(f'{place} needs target = "NAME" (a {family.target}, or a list of them)')
-    roles: dict[str, RoleValue] = {}
-    for role, spec in family.roles.items():
-        if role in table:
-            roles[role] = _role_value(table[role], role, spec, place)
-        elif spec.default is not None:
-            roles[role] = spec.default
-        elif not spec.optional:
-            raise SimulatorError(f'{place} has no {role} ({spec.meaning} [{spec.unit}]); add {role} = "PARAMETER_NAME" or a number')
-    return Effect(name, family.name, targets, roles)
-
-
-def _known_roles(table: Mapping[str, Any], family: Family, place: str) -> None:
-    for key in table:
-        if key not in {"family", "target", *family.roles}:
-            raise SimulatorError(unknown("role", key, family.roles, where=f"{place} (family {family.name})"))
-
-
-def _role_value(value: object, role: str, spec: Role, place: str) -> RoleValue:
-    if isinstance(value, str) and re.fullmatch(r"[A-Za-z_]\w*", value):
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        low, high = BOUNDS[spec.support]
-        if not (low <= value <= high and math.isfinite(value)) or (spec.support == "positive" and value == 0):
-            kind = spec.support.replace("_", " ")
-            raise SimulatorError(f"{place}: {role} = {value:g} is out of range; give a finite {kind} number ({spec.meaning} [{spec.unit}])")
-        return float(value)
-    if isinstance(value, dict) and set(value) == {"condition"}:
-        return ConditionRef(str(value["condition"]))
-    raise SimulatorError(
-        f'{place}: {role} = {value!r} is none of a parameter name (letters, digits, _), a number, {{ condition = "NAME" }}'
-    )
 
 
 def _compile(xml: str, folder: Path, table: Mapping[str, Any], effects: Sequence[Effect], where: str) -> tuple[mujoco.MjModel, str]:
@@ -254,17 +194,6 @@ def _column(name: str, kind: Any, table: Mapping[str, Any], si: str, place: str)
     )  # fmt: skip
 
 
-def _condition_units(effects: Sequence[Effect]) -> dict[str, str]:
-    """What each condition becomes: the unit of the role it fills."""
-    units: dict[str, str] = {}
-    for effect in effects:
-        for role, value in effect.roles.items():
-            unit = families()[effect.family].roles[role].unit
-            if isinstance(value, ConditionRef) and unit != "sensor":
-                units[value.name] = unit
-    return units
-
-
 def _control_unit(model: mujoco.MjModel, actuator: int) -> str:
     """A position servo is told an angle, a motor a torque."""
     slide = model.actuator_trntype[actuator] == mujoco.mjtTrn.mjTRN_JOINT and (
@@ -282,60 +211,3 @@ def _sensor_unit(model: mujoco.MjModel, sensor: int, declared: str) -> tuple[Any
     joint = model.sensor_objtype[sensor] == mujoco.mjtObj.mjOBJ_JOINT
     slide = joint and model.jnt_type[model.sensor_objid[sensor]] == mujoco.mjtJoint.mjJNT_SLIDE
     return kind, linear if slide else angular
-
-
-def _targets(effect: Effect, model: mujoco.MjModel, columns: Columns, where: str) -> Effect:
-    """Resolve globs against the names that exist; a pattern that matches nothing is an error."""
-    family = families()[effect.family]
-    place = f"effects.{effect.name} of {where}"
-    if family.target == "measurement":
-        options = tuple(c.name for c in columns.measurements)
-    elif family.target == "command":
-        options = tuple(c.name for c in columns.commands)
-    else:
-        options = element_names(family.target, model)
-    found: list[str] = []
-    for pattern in effect.targets:
-        # a name that holds a bracket is a name before it is a pattern
-        matches = [pattern] if pattern in options else fnmatch.filter(options, pattern)
-        if not matches:
-            raise SimulatorError(unknown(family.target, pattern, options, where=place))
-        found.extend(m for m in matches if m not in found)
-    return Effect(effect.name, effect.family, tuple(found), effect.roles)
-
-
-def _role_unit(effect: Effect, role: str, columns: Columns) -> str:
-    unit = families()[effect.family].roles[role].unit
-    if unit != "sensor":
-        return unit
-    units = {columns.get(target).si: target for target in effect.targets}
-    if len(units) > 1:
-        mixed = " and ".join(f"{target} [{u}]" for u, target in units.items())
-        raise SimulatorError(f"effects.{effect.name}: {role} cannot be one number for {mixed}; write one effect for each unit")
-    return next(iter(units))
-
-
-def _check_conditions(effects: Sequence[Effect], columns: Columns, where: str) -> None:
-    options = {c.name: c for c in columns.conditions}
-    for effect in effects:
-        for role, value in effect.roles.items():
-            if not isinstance(value, ConditionRef):
-                continue
-            place = f"effects.{effect.name}.{role} of {where}"
-            if value.name not in options:
-                raise SimulatorError(unknown("condition", value.name, options, where=place))
-            unit = _role_unit(effect, role, columns)
-            if conversion(options[value.name].si, unit, where=place, error=SimulatorError) != (1.0, 0.0):
-                raise SimulatorError(f"{place}: condition '{value.name}' is [{options[value.name].si}]; declare it in [{unit}]")
-
-
-def _check_bound(simulator: Simulator, binding: Binding) -> None:
-    """Bind once with unit values, so that contradictions show before the first simulation."""
-    writes, owners = [], []
-    for bound in bind(simulator.effects, binding):
-        values = {role: np.ones(1) for role in bound.effect.roles}
-        if bound.hooks.write:
-            new = bound.hooks.write(values)
-            writes.extend(new)
-            owners.extend([bound.effect.name] * len(new))
-    check_writes(writes, owners)
