@@ -178,10 +178,13 @@ def _json(path: Path, data: object) -> None:
     path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
 
 
-def load_calibration(folder: str | Path) -> Calibration:
+def load_calibration(folder: str | Path, *, prior: Prior | None = None) -> Calibration:
     """Read back what ``Calibration.save`` wrote; nothing in it is unpickled.
 
-    Raises OutputError if the folder is no calibration, is incomplete, or was made by a version with another layout.
+    ``prior`` is needed where the prior was a Pyro model function, which no file holds: ``load_prior(function)`` again.
+
+    Raises PriorError if that prior is missing, and OutputError if the folder is no calibration, is incomplete, or was made by
+    a version with another layout.
     """
     path = Path(folder)
     origin = _read_json(path / "provenance.json", path)
@@ -201,7 +204,7 @@ def load_calibration(folder: str | Path) -> Calibration:
     if posterior.predictive is None:
         raise OutputError(f"{path / 'posterior.nc'} has lost its posterior_predictive; calibrate again")
     return Calibration(
-        simulator=simulator, prior=load_prior(path / "prior.toml").restricted(simulator.parameters),
+        simulator=simulator, prior=(prior or load_prior(path / "prior.toml")).restricted(simulator.parameters),
         experiment=store.load_experiment(path / "experiment.npz"),
         summary=store.load_summary(path / "summary.npz"), estimator=load_estimator(path / "estimator.pt"),
         simulations=store.load_simulations(path / "simulations.npz"), fresh=store.load_simulations(path / "fresh.npz"), posterior=posterior,

@@ -10,13 +10,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyro
+import pyro.distributions as dist
 import pytest
+import torch
 from arviz_stats.summary import summary
 from distributed import Client
 
 import sbical
 from sbical import catalog
-from sbical.errors import ExperimentError, RefusedError
+from sbical.errors import ExperimentError, PriorError, RefusedError
 from sbical.estimator import Training
 from sbical.experiment import build
 from sbical.process import simulating
@@ -179,3 +182,27 @@ def _simulated(simulator: sbical.Simulator, example: Path, truth: dict[str, floa
         writer.writeheader()
         writer.writerows({**row, "position": f"{p:.9f}"} for row, p in zip(rows, position, strict=True))
     return path
+
+
+@pytest.mark.slow
+def test_a_function_prior_is_passed_again(client: Client, tmp_path: Path) -> None:
+    """A Pyro model with values that depend on each other: resistance follows the torque constant."""
+    simulator, catalogued = sbical.load_simulator("servo_pendulum"), sbical.load_prior("hobby_servo")
+    recordings = sbical.read_recordings(catalog.examples("servo_pendulum")[:1], simulator.columns)
+    low, high = catalogued.restricted(simulator.parameters).interval(1 - 1e-9)
+
+    def servo() -> None:
+        kt = pyro.sample("torque_constant", dist.LogNormal(-1.0, 0.5))
+        pyro.sample("resistance", dist.LogNormal(1.4 + 0.5 * torch.log(kt), 0.3))
+        for i, name in enumerate(simulator.parameters.names):
+            if name not in ("torque_constant", "resistance"):
+                pyro.sample(name, dist.Uniform(float(low[i]), float(high[i])))
+
+    prior = sbical.load_prior(servo)
+    found = sbical.calibrate(simulator, prior, recordings, client=client, simulations=200, training=Training(steps=60))
+    found.save(tmp_path / "run")
+    with pytest.raises(PriorError, match="pass that function again"):
+        sbical.load_calibration(tmp_path / "run")
+    again = sbical.load_calibration(tmp_path / "run", prior=prior)
+    assert again.prior.names == simulator.parameters.names
+    assert np.array_equal(again.posterior.draws, found.posterior.draws)
