@@ -16,7 +16,7 @@ from sbical.binding import apply, bind
 from sbical.columns import Columns
 from sbical.experiment import Experiment, Layout
 from sbical.families import families
-from sbical.families.base import Binding, Effect, Sensor, Write
+from sbical.families.base import Binding, Effect, Operation, Sensor, Write
 from sbical.initial import JointSensor
 from sbical.parameters import Parameter, ParameterSpace
 from sbical.rollout import Engine, Trajectories
@@ -31,7 +31,7 @@ class NamedWrite:
     field: str
     index: tuple[int, ...]
     object: str
-    op: str
+    op: Operation
     values: np.ndarray
 
 
@@ -109,7 +109,7 @@ class Simulator:
         batch = Batch(self.model, 1, nthread=1)
         named = self.writes(theta, conditions)
         for write in sorted(named, key=lambda w: ("set", "scale", "add").index(w.op)):
-            apply(Write(write.field, write.index, write.op, write.values), batch)  # pyright: ignore[reportArgumentType]
+            apply(Write(write.field, write.index, write.op, write.values), batch)
         batch.set_const()
         return batch.get_model(0)
 
