@@ -138,12 +138,12 @@ class _Line:
         """Fit the ensemble on unconstrained parameters."""
         began = time.perf_counter()
         theta_u = self.plan.prior.to_unconstrained(simulated.theta[simulated.ok])
-        with self.progress.stage("train", training.total(len(theta_u))) as bar:
+        with self.progress.stage("train (epochs)", training.total(len(theta_u))) as bar:
             done = 0
 
             def advance(now: int, total: int, loss: float) -> None:
                 nonlocal done
-                bar.advance(now - done, f"loss {loss:.2f}")
+                bar.advance(now - done, f"held-out loss {loss:.2f} nats")
                 done = now
 
             estimator = estimators.fit(theta_u, _x(simulated), seed=self.plan.seed, training=training, progress=advance)

@@ -12,8 +12,8 @@ import numpy as np
 
 import sbical
 from sbical import loading, output, store
-from sbical.checks import Verdict, judge, support
-from sbical.checks.base import Evidence
+from sbical.checks import Verdict, contraction, judge, prior_edges, support
+from sbical.checks.base import Evidence, Finding
 from sbical.errors import OutputError, SimulatorError
 from sbical.estimator import Estimator, load_estimator
 from sbical.experiment import Experiment
@@ -49,7 +49,10 @@ class Replays:
 
 @dataclass(frozen=True, eq=False)
 class Inference:
-    """The posterior of another robot, from a trained estimator; ``verdict`` holds the checks that need no replay."""
+    """The posterior of another robot, from a trained estimator.
+
+    ``verdict`` holds the checks that need no replay, and how the calibration itself was judged.
+    """
 
     posterior: Posterior
     verdict: Verdict
@@ -106,6 +109,12 @@ class Calibration:
             known[name] = float(np.mean([w.signals[name].value.mean() for w in self.experiment.windows]))
         return known
 
+    @property
+    def several_conditions(self) -> tuple[str, ...]:
+        """Conditions in which the recordings differ, so that ``conditions`` is a choice."""
+        constants = [w.constants for w in self.experiment.windows]
+        return tuple(name for name in constants[0] if len({c[name] for c in constants if name in c}) > 1)
+
     def randomization(self, mass: float = 0.9, *, conditions: Mapping[str, float] | None = None) -> Randomization:
         """Domain-randomization table and ranges; ``conditions`` [SI] replace what the recordings were made under.
 
@@ -127,8 +136,24 @@ class Calibration:
         x_o = self.summary.observed(experiment)
         u = self.estimator.condition(x_o).sample(draws, seed=seed)
         posterior = replace(self.posterior, draws=self.prior.to_constrained(u), predictive=None)
-        verdict = judge(self._evidence(x_o, u, posterior.draws), [support])
-        return Inference(posterior, verdict, tuple(n for r in recordings for n in r.notes))
+        own = judge(self._evidence(x_o, u, posterior.draws), [support, prior_edges, contraction])
+        verdict = Verdict((*own.checks, self._finding()))
+        repeated = [f"{r.name}: not used, another recording already ran its protocol" for r in recordings if r.name not in experiment.names]
+        return Inference(posterior, verdict, (*(n for r in recordings for n in r.notes), *repeated))
+
+    def _finding(self) -> Finding:
+        """How the calibration that an inference rests on was judged; another robot cannot be trusted further than that."""
+        status = self.verdict.status
+        named = ", ".join(f.name for f in self.verdict.checks if f.status == status)
+        passed = status == "pass"
+        return Finding(
+            name="calibration",
+            status=status,
+            figure="its own verdict is pass" if passed else f"its own verdict is {status} ({named})",
+            threshold="the verdict of the calibration whose estimator is used",
+            source="an estimator is not better for another robot",
+            remedy="" if passed else "follow the remedies in the calibration's report; this robot's replay was not checked",
+        )
 
     def _evidence(self, x_o: np.ndarray, u: np.ndarray, draws: np.ndarray) -> Evidence:
         """What the checks that need no new simulation look at."""

@@ -61,6 +61,8 @@ def signals_and_conditions(
     notes: list[str] = []
     for item in columns.items:
         value = _fixed(item, table, given, where, file_stem) if item.kind == "condition" else None
+        if item.name in given:
+            notes += _overridden(item, table, given[item.name], where, file_stem)
         if value is not None:
             fixed[item.name] = value
         elif item.column is not None:
@@ -87,6 +89,19 @@ def _fixed(item: Column, table: Table, given: Mapping[str, float], where: str, f
         raise RecordingError(f"{where}: condition '{item.name}' is {value}; give a finite number [{item.unit}]")
     scale, offset = item.to_si(f"condition '{item.name}' of {where}")
     return scale * value + offset
+
+
+def _overridden(item: Column, table: Table, given: float, where: str, file_stem: str) -> list[str]:
+    """A note where the log itself says something else than the user."""
+    unit = "" if item.si == "1" else f" {item.si}"
+    if item.column in table.columns:
+        return [f"{item.name} = {given:g}{unit} was given: its column '{item.column}' is not used"]
+    if not any(key in table.scalars for key in (item.name, item.column)) and not re.search(item.pattern or r"(?!)", file_stem):
+        return []
+    logged = _fixed(item, table, {}, where, file_stem)
+    if logged is None or math.isclose(logged, given):
+        return []
+    return [f"{item.name} = {given:g}{unit} was given, which replaces {logged:g} from the log or its name"]
 
 
 def _from_name(item: Column, pattern: str, file_stem: str, where: str) -> float | None:

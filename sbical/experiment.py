@@ -76,6 +76,11 @@ class Experiment:
         return tuple(w.observed for w in self.windows)
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Recordings that windows are cut from, in order."""
+        return tuple(dict.fromkeys(w.recording for w in self.windows))
+
+    @property
     def seconds(self) -> float:
         """Robot time replayed by one simulation [s]."""
         return sum(w.duration for w in self.windows)

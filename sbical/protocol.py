@@ -48,8 +48,9 @@ def same_protocol(experiment: Experiment, recordings: Sequence[Recording], colum
                 break
             reasons.append(f"{recording.name}: {problem}")
         if matched is None:
+            why = "; ".join(reasons) or "none is left for it"
             raise ExperimentError(
-                f"no recording ran the protocol of '{name}' ({'; '.join(reasons) or 'no recording left'}); an amortized calibration serves "
+                f"no recording ran the protocol of '{name}' ({why}); an amortized calibration serves "
                 "robots that repeat its commands and conditions. Record the same motions, or calibrate this robot on its own"
             )
         used.append(matched)

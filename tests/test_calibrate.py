@@ -101,7 +101,8 @@ def test_another_unit_is_inferred_at_once(calibration: sbical.Calibration, secon
     assert time.perf_counter() - began < 2.0
     assert inference.posterior.draws.shape == calibration.posterior.draws.shape
     assert not np.allclose(inference.posterior.median(), calibration.posterior.median())
-    assert [f.name for f in inference.verdict.checks] == ["support"]
+    assert [f.name for f in inference.verdict.checks] == ["support", "prior_edges", "contraction", "calibration"]
+    assert inference.verdict.checks[-1].status == calibration.verdict.status
 
 
 @pytest.mark.slow
@@ -135,9 +136,11 @@ def test_a_saved_run_reads_back_the_same(calibration: sbical.Calibration, second
 
 
 @pytest.mark.slow
-def test_a_failed_calibration_is_not_exported(calibration: sbical.Calibration, tmp_path: Path) -> None:
+def test_a_failed_calibration_is_not_exported(calibration: sbical.Calibration, second_unit: list[Path], tmp_path: Path) -> None:
     first = replace(calibration.verdict.checks[0], status="fail", remedy="record again")
     failed = replace(calibration, verdict=replace(calibration.verdict, checks=(first,)))
+    recordings = sbical.read_recordings(second_unit, calibration.simulator.columns)
+    assert not failed.infer(recordings).verdict.trustworthy
     with pytest.raises(RefusedError, match="the verdict of this calibration is fail"):
         failed.randomization().export("mjcf", tmp_path / "model.xml")
     assert not (tmp_path / "model.xml").exists()

@@ -40,6 +40,8 @@ def one_window(error: float) -> Replay:
 class FakeCalibration:
     """What the command line asks of a calibration."""
 
+    several_conditions = ("kp",)
+
     def __init__(self, status: Status = "pass") -> None:
         self.simulator = load_simulator("servo_pendulum")
         space = self.simulator.parameters
@@ -170,11 +172,12 @@ def test_export_takes_conditions_and_keeps_existing_files(
     assert cli.main(["export", "a_run", "mjcf", str(path), "--set", "kp=400"]) == 0
     assert asked["folder"] == Path("a_run")
     assert "for kp = 400, supply = 7.4" in path.read_text()
-    assert capsys.readouterr().out == f"mjcf: {path}\n"
+    assert capsys.readouterr().out == f"mjcf: {path}\nwritten for kp = 400, supply = 7.4\n"
     assert cli.main(["export", "a_run", "mjcf", str(path)]) == 2
     assert capsys.readouterr().err == f"error: {path} exists; pass --overwrite to replace it, or another file name\n"
     assert cli.main(["export", "a_run", "mjcf", str(path), "--overwrite"]) == 0
     assert "for kp = 200" in path.read_text()
+    assert "written for kp = 200, supply = 7.4 (the recordings differ in kp; choose with --set)" in capsys.readouterr().out
 
 
 def test_export_of_a_failed_run_needs_force(asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -184,7 +187,7 @@ def test_export_of_a_failed_run_needs_force(asked: dict[str, Any], tmp_path: Pat
     assert "the verdict of this calibration is fail: its ranges must not be trained on" in capsys.readouterr().err
     assert not path.exists()
     assert cli.main(["export", "a_run", "json", str(path), "--force"]) == 0
-    assert capsys.readouterr().out == f"json: {path} (FAILED VERDICT: do not use for training)\n"
+    assert capsys.readouterr().out.startswith(f"json: {path} (FAILED VERDICT: do not use for training)\nwritten for kp = 200")
 
 
 MISTAKES = {

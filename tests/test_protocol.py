@@ -97,6 +97,6 @@ def test_each_recording_serves_once(servo: Simulator, make_recording: MakeRecord
     with pytest.raises(ExperimentError) as caught:
         same_protocol(experiment, [run(make_recording, "a")], servo.columns)
     assert str(caught.value) == (
-        "no recording ran the protocol of 'fast' (no recording left); an amortized calibration serves robots that repeat its commands and "
-        "conditions. Record the same motions, or calibrate this robot on its own"
+        "no recording ran the protocol of 'fast' (none is left for it); an amortized calibration serves robots that repeat its "
+        "commands and conditions. Record the same motions, or calibrate this robot on its own"
     )

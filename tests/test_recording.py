@@ -250,3 +250,18 @@ def test_paths_that_match_nothing(tmp_path: Path) -> None:
         read_recordings(str(tmp_path), COLUMNS)
     with pytest.raises(RecordingError, match="no recordings given"):
         read_recordings([], COLUMNS)
+
+
+def test_a_given_condition_says_what_it_replaces(tmp_path: Path) -> None:
+    columns = Columns(
+        (Column("position", "measurement", "position", "rad", "rad"), Column("kp", "condition", None, "1", "1", pattern="kp(\\d+)_"))
+    )
+    rows = "\n".join(f"{0.01 * i:.2f},{0.1 * i:.3f}" for i in range(50))
+    path = tmp_path / "kp100_run.csv"
+    path.write_text(f"time,position\n{rows}\n")
+    (quiet,) = read_recordings([path], columns)
+    (same,) = read_recordings([path], columns, conditions={"kp": 100})
+    (other,) = read_recordings([path], columns, conditions={"kp": 200})
+    assert quiet.notes == same.notes == ()
+    assert other.notes == ("kp = 200 was given, which replaces 100 from the log or its name",)
+    assert other.conditions == {"kp": 200.0}

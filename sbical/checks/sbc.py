@@ -84,7 +84,7 @@ def _remedy(p: float, m: int, narrow: dict[str, float], biased: dict[str, float]
         parts.append(f"medians lean to one side (truth above: {listed(biased, percent)}): train on more simulations")
     if not parts and p < WARN_P:
         more = "ranges are wider than needed: safe, but more simulations would sharpen them"
-        parts.append(more if coverage > 0.9 else "slightly off: more simulations would help")
+        parts.append(more if coverage > 0.9 else "measurable, but no parameter is beyond the limits of a failure: more simulations help")
     if m < ENOUGH:
         parts.append(f"use at least {ENOUGH} fresh simulations for this test")
     return "; ".join(parts)

@@ -48,7 +48,7 @@ def check(evidence: Evidence) -> Finding:
     feature = int(np.argmax(np.abs(z_o[0])))
     figure = (
         f"{percent(share, 1)} of {len(fresh)} fresh simulations lie farther out; distance {ratio:.2f} of the 99 % limit; "
-        f"worst feature {feature} at {z_o[0, feature]:+.1f} sd"
+        f"largest single deviation {z_o[0, feature]:+.1f} sd (summary {feature})"
     )
     values = {"share_farther": share, "ratio": ratio, "worst_feature": float(feature), "worst_z": float(z_o[0, feature])}
     return Finding(NAME, status, figure, THRESHOLD, SOURCE, "" if status == "pass" else REMEDY, values)

@@ -36,7 +36,7 @@ class Inputs:
     holdout: Annotated[tuple[str, ...], arg(metavar="RECORDING [RECORDING ...]", help_behavior_hint="")] = ()
     """Files, or names among the recordings, kept out as a test. Default: the last of three or more, else the last quarter in time."""
     set: Settings = ()
-    """Condition that is known and not in the log: kp=200 for all recordings, run1.kp=200 for run1 alone."""
+    """Known condition: kp=200 for all recordings, run1.kp=200 for run1 alone. It replaces what the log or its name says."""
     map: Mappings = ()
     """Column of this log, where it is not that of simulator.toml: position=joint_pos, position=joint_pos:deg, time=stamp:ms."""
     simulations: Annotated[int, values.number("--simulations", int, 4000)] = 4000
@@ -163,9 +163,9 @@ class Infer:
     run_folder: Annotated[Positional[str], arg(metavar="RUN")]
     """Folder of a calibration."""
     recordings: Annotated[Positional[tuple[str, ...]], arg(metavar="RECORDING [RECORDING ...]", help_behavior_hint="")]
-    """Logs of the other robot, with the commands of the calibration's recordings."""
+    """Logs of the other robot: one for each recording of the calibration, with its commands and conditions."""
     set: Settings = ()
-    """Condition that is known and not in the log: kp=200, or run1.kp=200 for run1 alone."""
+    """Known condition: kp=200, or run1.kp=200 for run1 alone. It replaces what the log or its name says."""
     map: Mappings = ()
     """Column of this log, where it has another name or unit than in simulator.toml."""
     output: Annotated[Text, arg(metavar="FILE.nc")] = ""

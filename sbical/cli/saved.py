@@ -54,7 +54,7 @@ class Export:
     mass: Annotated[float, values.number("--mass", float, 0.9)] = 0.9
     """Probability that each range holds."""
     set: Settings = ()
-    """Condition that the export is for, like kp=200. Default: that of the recordings."""
+    """Condition that the export is for, like kp=200. Default: that of the recordings, the first one's where they differ."""
     force: bool = False
     """Export although the verdict failed; the file then says so."""
     overwrite: bool = False
@@ -77,3 +77,8 @@ class Export:
         written = randomization.export(self.kind, path, force=self.force)
         mark = " [bold red](FAILED VERDICT: do not use for training)[/]" if randomization.status == "fail" else ""
         console.print(f"{self.kind}: {written}{mark}", soft_wrap=True)
+        if randomization.conditions:
+            under = ", ".join(f"{name} = {value:g}" for name, value in randomization.conditions.items())
+            several = sorted(name for name in calibration.several_conditions if name not in known)
+            chosen = f" (the recordings differ in {', '.join(several)}; choose with --set)" if several else ""
+            console.print(f"written for {under}{chosen}", markup=False, soft_wrap=True)
