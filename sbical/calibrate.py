@@ -49,26 +49,33 @@ def calibrate(
     seed: int = 0,
     training: Training | None = None,
     progress: Progress | None = None,
+    profiler_clock: bool = False,
 ) -> Calibration:
     """Learn from recordings what the simulator gets wrong, and judge how far that can be trusted.
 
     Simulations fan out over ``client`` (a Dask client or a scheduler's address), or over ``workers`` local processes: a script
     that does the latter needs ``if __name__ == "__main__":``. See ``plan`` for ``holdout``, ``window`` and ``seed``.
+    ``profiler_clock`` leaves MuJoCo's timer on in the workers; results are the same, simulations slower.
 
     Raises the errors of ``plan``, ClusterError, and SimulationError if most simulations fail.
     """
     intended = plan(simulator, prior, recordings, holdout=holdout, simulations=simulations, window=window, seed=seed, workers=workers)
-    return run(intended, client=client, training=training, progress=progress)
+    return run(intended, client=client, training=training, progress=progress, profiler_clock=profiler_clock)
 
 
 def run(
-    intended: Plan, *, client: Client | str | None = None, training: Training | None = None, progress: Progress | None = None
+    intended: Plan,
+    *,
+    client: Client | str | None = None,
+    training: Training | None = None,
+    progress: Progress | None = None,
+    profiler_clock: bool = False,
 ) -> Calibration:
     """Carry a plan out; see ``calibrate``."""
     progress = progress or NullProgress()
     spent: dict[str, float] = {}
     with cluster(client, workers=intended.workers) as opened:
-        line = _Line(intended, opened, progress, spent)
+        line = _Line(intended, opened, progress, spent, profiler_clock)
         summary = line.fit_summary()
         trained_on, fresh = line.simulate_prior(summary)
         estimator = line.train(trained_on, training or Training())
@@ -101,8 +108,8 @@ def run(
 class _Line:
     """The steps that simulate or train, with what they share."""
 
-    def __init__(self, intended: Plan, client: Client, progress: Progress, spent: dict[str, float]) -> None:
-        self.plan, self.client, self.progress, self.spent = intended, client, progress, spent
+    def __init__(self, intended: Plan, client: Client, progress: Progress, spent: dict[str, float], clock: bool) -> None:
+        self.plan, self.client, self.progress, self.spent, self.clock = intended, client, progress, spent, clock
         # one seed per simulation, all from the user's one
         draw, self.seeds = np.random.SeedSequence(intended.seed).spawn(2)
         self.theta = intended.prior.sample(intended.total, int(draw.generate_state(1)[0]))
@@ -114,7 +121,7 @@ class _Line:
         noise: bool = True,
     ) -> SimulationSet:  # fmt: skip
         began = time.perf_counter()
-        job = Job(self.plan.simulator, experiment, summary, noise)
+        job = Job(self.plan.simulator, experiment, summary, noise, self.clock)
         result = simulate(job, theta, seeds, self.client, progress=self.progress, stage=stage)
         self.spent[stage] = self.spent.get(stage, 0.0) + time.perf_counter() - began
         return result

@@ -326,7 +326,7 @@ def test_list_shows_the_catalog(capsys: pytest.CaptureFixture[str]) -> None:
 def test_show_prints_effects_units_and_sources(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["show", "servo_pendulum"]) == 0
     out = capsys.readouterr().out
-    for shown in ("voltage_servo", "condition kp", "torque_constant", "N m/A", "goal_position"):
+    for shown in ("voltage_servo", "condition kp", "torque_constant", "N m/A", "goal_position", "sensor_quantisation", "torque_enable"):
         assert shown in out
     assert cli.main(["show", "hobby_servo"]) == 0
     out = capsys.readouterr().out

@@ -65,6 +65,15 @@ def test_one_worker_gives_the_same_set(one_worker: Client, job: Job, servo_theta
     np.testing.assert_array_equal(simulated.x, whole)
 
 
+@pytest.mark.slow
+def test_five_workers_give_the_same_set_with_the_clock_on_or_off(job: Job, servo_theta: Draws, whole: np.ndarray) -> None:
+    with cluster(None, workers=5) as five:
+        for clock in (False, True):
+            simulated = simulate(replace(job, profiler_clock=clock, token=f"clock-{clock}"), servo_theta(100), seeds(), five, chunk=9)
+            assert simulated.x is not None
+            np.testing.assert_array_equal(simulated.x, whole)
+
+
 def test_trajectories_come_back_in_single_precision(client: Client, job: Job, servo: Simulator, servo_theta: Draws) -> None:
     simulated = simulate(replace(job, summary=None, noise=False), servo_theta(20), seeds()[:20], client, chunk=6)
     expected = servo.simulate(servo_theta(20), job.experiment, seeds()[:20], noise=False)

@@ -75,6 +75,8 @@ def _simulator(console: Console, name: str) -> None:
         console.print(escape(about), highlight=False)
     effects = Table("effect", "family", "on", "role", "value", "unit", title="effects", title_justify="left", box=SIMPLE_HEAD)
     for effect in simulator.effects:
+        if not effect.roles:  # every role is optional and left to what the model or the measurement says
+            effects.add_row(*map(escape, (effect.name, effect.family, ", ".join(effect.targets))), "", "as declared", "")
         for i, (role, value) in enumerate(effect.roles.items()):
             first = (effect.name, effect.family, ", ".join(effect.targets)) if i == 0 else ("", "", "")
             shown = (
@@ -95,6 +97,8 @@ def _simulator(console: Console, name: str) -> None:
     columns.add_row("time", "time", simulator.columns.time, simulator.columns.time_unit, "s")
     for c in simulator.columns.items:
         columns.add_row(c.name, c.kind, escape(_found(c)), c.unit, c.si)
+        if c.enable is not None:
+            columns.add_row(f"{c.name}_enable", "0 = motor off", escape(c.enable), "1", "1")
     for table in (effects, parameters, columns):
         console.print(table)
 

@@ -96,6 +96,8 @@ class Calibrate(Inputs):
 
     scheduler: Annotated[Text, arg(metavar="ADDRESS")] = ""
     """Dask scheduler to use instead of a local cluster, like tcp://host:8786. Its workers need sbical installed."""
+    profiler_clock: bool = False
+    """Leave MuJoCo's profiler clock on in the workers: the same results, slower. It is off by default."""
     output: Annotated[Text, arg(metavar="FOLDER")] = ""
     """Folder for the results. Default: runs/SIMULATOR."""
     overwrite: bool = False
@@ -123,6 +125,7 @@ class Calibrate(Inputs):
             window=self.window,
             seed=self.seed,
             progress=RichProgress(),
+            profiler_clock=self.profiler_clock,
         )
         calibration.save(folder, overwrite=self.overwrite)
         show.calibration(console, calibration, folder)
