@@ -93,6 +93,11 @@ class Experiment:
         )
         return replace(self, windows=windows)
 
+    def diffuse(self, factor: float) -> Experiment:
+        """The same experiment with initial states known ``factor`` times less well."""
+        known = [replace(w.initial, factor=factor * w.initial.factor) for w in self.windows]
+        return replace(self, windows=tuple(replace(w, initial=i) for w, i in zip(self.windows, known, strict=True)))
+
     def digest(self) -> str:
         """SHA-256 over everything a simulation depends on."""
         seen = hashlib.sha256(json.dumps([self.channels, self.units]).encode())

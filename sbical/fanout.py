@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from distributed import Client, WorkerPlugin, as_completed, get_worker
@@ -22,7 +22,6 @@ from sbical.process import simulating
 from sbical.progress import NullProgress, Progress
 from sbical.rollout import STATUS, Trajectories
 from sbical.simulator import Simulator
-from sbical.summary import Summary
 
 #: What ``check_workers`` asks for: an answer means that everything a worker needs can be imported there.
 VERSION = sbical.__version__
@@ -32,27 +31,54 @@ TASK_SECONDS = 1.0
 CHUNKS_PER_WORKER = 8
 #: Tasks in flight per worker: enough to never starve, few enough to keep the scheduler light.
 IN_FLIGHT = 4
+#: Less work than this [s] is done in the client: handing it out and collecting it would take as long.
+HERE_SECONDS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What every worker needs; ``summary`` None returns trajectories."""
+    """What every worker needs; ``summary`` None returns trajectories, in single precision unless ``exact``."""
 
     simulator: Simulator
     experiment: Experiment
-    summary: Summary | None = None
+    summary: Summarise | None = None
     noise: bool = True
     profiler_clock: bool = False
+    exact: bool = False
     token: str = field(default_factory=lambda: f"sbical-{time.time_ns():x}-{np.random.SeedSequence().entropy:x}")
 
-    def run(self, theta: np.ndarray, seeds: np.ndarray) -> tuple[Any, np.ndarray]:
+    def run(self, rows: Rows) -> tuple[Any, np.ndarray]:
         """Summaries (n, k) or the values of trajectories, and the status (n, windows)."""
         with simulating(profiler_clock=self.profiler_clock):
-            trajectories = self.simulator.simulate(theta, self.experiment, seeds, noise=self.noise)
+            trajectories = self.simulator.simulate(rows.theta, self.experiment, rows.seeds, noise=self.noise, errors=rows.errors)
             if self.summary is None:
                 # half the bytes on the wire; a sensor's step is far above single precision
-                return tuple(v.astype(np.float32) for v in trajectories.values), trajectories.status
+                kind = np.float64 if self.exact else np.float32
+                return tuple(v.astype(kind) for v in trajectories.values), trajectories.status
             return self.summary(trajectories), trajectories.status
+
+
+class Summarise(Protocol):
+    """Trajectories to summaries (n, k), NaN rows for failed simulations; picklable, without torch."""
+
+    def __call__(self, trajectories: Trajectories) -> np.ndarray:
+        """(n, k)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """What is simulated: theta (n, d), seeds (n,) and, where they are given, initial errors (n, windows, nq + nv)."""
+
+    theta: np.ndarray
+    seeds: np.ndarray
+    errors: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.theta)
+
+    def __getitem__(self, part: slice) -> Rows:
+        return Rows(self.theta[part], self.seeds[part], None if self.errors is None else self.errors[part])
 
 
 class _JobPlugin(WorkerPlugin):
@@ -73,11 +99,11 @@ class _JobPlugin(WorkerPlugin):
         worker.__dict__.get("sbical_jobs", {}).pop(self.job.token, None)
 
 
-def _chunk(token: str, first: int, theta: np.ndarray, seeds: np.ndarray) -> tuple[int, Any, np.ndarray, float]:
+def _chunk(token: str, first: int, rows: Rows) -> tuple[int, Any, np.ndarray, float]:
     """One task: simulate some rows and tell how long it took."""
     began = time.perf_counter()
     job: Job = get_worker().sbical_jobs[token]  # pyright: ignore[reportAttributeAccessIssue]
-    out, status = job.run(theta, seeds)
+    out, status = job.run(rows)
     return first, out, status, time.perf_counter() - began
 
 
@@ -104,31 +130,46 @@ class SimulationSet:
 
 
 def simulate(
-    job: Job, theta: np.ndarray, seeds: np.ndarray, client: Client, *, progress: Progress | None = None, stage: str = "simulate",
-    chunk: int | None = None,
+    job: Job, theta: np.ndarray, seeds: np.ndarray, client: Client, *, errors: np.ndarray | None = None, cost: float | None = None,
+    progress: Progress | None = None, stage: str = "simulate", chunk: int | None = None,
 ) -> SimulationSet:  # fmt: skip
     """Simulate every row of ``theta`` (n, d) with its seed on the client's workers.
 
-    ``chunk`` fixes the simulations per task; by default a few are timed first. Raises ClusterError if workers cannot
-    simulate or keep dying.
+    ``cost`` [s] of one simulation, where it is known, sizes the tasks, and keeps work of less than ``HERE_SECONDS`` in this
+    process; else a few simulations are timed first. ``chunk`` fixes the simulations per task. ``errors``: see
+    ``Engine.simulate``. Raises ClusterError if workers cannot simulate or keep dying.
     """
-    count = check_workers(client)
-    client.register_plugin(_JobPlugin(job))
-    try:
-        with (progress or NullProgress()).stage(stage, len(theta)) as bar:
-            parts = _stream(job.token, theta, seeds, client, count, chunk, bar)
-    finally:
-        client.unregister_worker_plugin(job.token)
-    return _assemble(job, theta, seeds, parts)
+    rows = Rows(theta, seeds, errors)
+    with (progress or NullProgress()).stage(stage, len(theta)) as bar:
+        if cost is not None and chunk is None and len(rows) * cost < HERE_SECONDS:
+            parts = {0: _here(job, rows, bar)}
+        else:
+            count = check_workers(client)
+            client.register_plugin(_JobPlugin(job))
+            if cost is not None and chunk is None:
+                chunk = chunk_size(cost, len(rows), count)
+            try:
+                parts = _stream(job.token, rows, client, count, chunk, bar)
+            finally:
+                client.unregister_worker_plugin(job.token)
+    return _assemble(job, rows, parts)
 
 
-def _stream(token: str, theta: np.ndarray, seeds: np.ndarray, client: Client, workers: int, chunk: int | None, bar: Any) -> dict[int, Any]:
+def _here(job: Job, rows: Rows, bar: Any) -> Any:
+    """The same work in this process."""
+    began = time.perf_counter()
+    out, status = job.run(rows)
+    bar.advance(len(rows))
+    return 0, out, status, time.perf_counter() - began
+
+
+def _stream(token: str, rows: Rows, client: Client, workers: int, chunk: int | None, bar: Any) -> dict[int, Any]:
     """All chunks by their first row; the first ones time a few simulations."""
 
     def submit(low: int, high: int) -> Any:
-        return client.submit(_chunk, token, low, theta[low:high], seeds[low:high], key=f"{token}-{low}", pure=False, retries=3)
+        return client.submit(_chunk, token, low, rows[low:high], key=f"{token}-{low}", pure=False, retries=3)
 
-    n, parts, failed = len(theta), {}, 0
+    n, parts, failed = len(rows), {}, 0
     if chunk is None:
         # the first simulations of a worker pay for building the model, so the second task is the one to time
         first = min(4, n)
@@ -169,11 +210,12 @@ def _result(future: Any) -> Any:
     return part
 
 
-def _assemble(job: Job, theta: np.ndarray, seeds: np.ndarray, parts: dict[int, Any]) -> SimulationSet:
+def _assemble(job: Job, rows: Rows, parts: dict[int, Any]) -> SimulationSet:
     ordered = [parts[first] for first in sorted(parts)]
     status = np.concatenate([p[2] for p in ordered])
-    seconds = sum(p[3] for p in ordered) / len(theta)
+    seconds = sum(p[3] for p in ordered) / len(rows)
     if job.summary is not None:
-        return SimulationSet(theta, seeds, status, x=np.concatenate([p[1] for p in ordered]), seconds_per_simulation=seconds)
+        x = np.concatenate([p[1] for p in ordered])
+        return SimulationSet(rows.theta, rows.seeds, status, x=x, seconds_per_simulation=seconds)
     values = tuple(np.concatenate([p[1][w] for p in ordered]) for w in range(len(job.experiment.windows)))
-    return SimulationSet(theta, seeds, status, trajectories=Trajectories(values, status), seconds_per_simulation=seconds)
+    return SimulationSet(rows.theta, rows.seeds, status, trajectories=Trajectories(values, status), seconds_per_simulation=seconds)

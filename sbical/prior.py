@@ -113,6 +113,12 @@ class Prior:
 
         return self._run(len(u), value, np.asarray(u)).sum(1)
 
+    def moments_unconstrained(self) -> tuple[np.ndarray, np.ndarray]:
+        """(d,), (d,): mean and standard deviation of u; exactly 0 and 1 where a site has quantiles."""
+        u = self.to_unconstrained(self.sample(_INTERVAL_DRAWS, seed=0))
+        known = np.array([site.quantiles for site in self._sites])
+        return np.where(known, 0.0, u.mean(0)), np.where(known, 1.0, u.std(0))
+
     def interval(self, mass: float) -> tuple[np.ndarray, np.ndarray]:
         """Central interval of each parameter, (d,) low and (d,) high in ``units``.
 

@@ -53,11 +53,14 @@ class Engine:
     binding: Binding
     threads: int = 1
 
-    def simulate(self, theta: np.ndarray, experiment: Experiment, seeds: np.ndarray, *, noise: bool = True) -> Trajectories:
+    def simulate(
+        self, theta: np.ndarray, experiment: Experiment, seeds: np.ndarray, *, noise: bool = True, errors: np.ndarray | None = None
+    ) -> Trajectories:
         """Simulate each draw in each window.
 
         ``theta`` (n, d) physical SI, ``seeds`` (n,) integers. ``noise=False`` leaves out every random effect and starts from
-        the mean initial state. A failed window keeps its status and NaN values.
+        the mean initial state. ``errors`` (n, windows, nq + nv) are the errors of the measured initial states, in standard
+        deviations of each window's own covariance; given, they replace drawn ones. A failed window keeps its status and NaN values.
         """
         n, channels = len(theta), len(experiment.channels)
         values = [np.empty((n, len(w.time), channels)) for w in experiment.windows]
@@ -70,7 +73,8 @@ class Engine:
                 count = part.stop - part.start
                 # theta-major: all windows of one draw are neighbours
                 seed, number = np.repeat(seeds[part], len(members)), np.tile(members, count)
-                run = _Run(self, np.repeat(theta[part], len(members), 0), windows, seed, number, steps, noise)
+                error = None if errors is None else errors[part][:, members].reshape(count * len(members), -1)
+                run = _Run(self, np.repeat(theta[part], len(members), 0), windows, seed, number, steps, noise, error)
                 sensordata, failed = run.rollout()
                 for k, w in enumerate(members):
                     mine = slice(k, None, len(members))
@@ -94,9 +98,10 @@ class _Run:
     """One Batch of rows; row i is draw i // windows in window i % windows."""
 
     def __init__(
-        self, engine: Engine, theta: np.ndarray, windows: list[Window], seeds: np.ndarray, numbers: np.ndarray, steps: int, noise: bool
-    ) -> None:
-        self.engine, self.windows, self.seeds, self.numbers = engine, windows, seeds, numbers
+        self, engine: Engine, theta: np.ndarray, windows: list[Window], seeds: np.ndarray, numbers: np.ndarray, steps: int, noise: bool,
+        errors: np.ndarray | None,
+    ) -> None:  # fmt: skip
+        self.engine, self.windows, self.seeds, self.numbers, self.errors = engine, windows, seeds, numbers, errors
         self.steps, self.noise, self.dt = steps, noise, engine.model.opt.timestep
         self.rows, self.theta = len(theta), theta
         self.block = max(1, round(BLOCK / self.dt))
@@ -170,8 +175,10 @@ class _Run:
         """Initial state of every row: measured mean, its error, and what the sensors' biases hid."""
         nq, repeat = self.engine.model.nq, self.rows // len(self.windows)
         state = np.tile(np.stack([w.initial.mean for w in self.windows]), (repeat, 1))
-        if self.noise:
+        error = self.errors
+        if error is None and self.noise:
             error = self.streams(_INITIAL_STREAM).normal(state.shape[1])
+        if error is not None:
             for k, window in enumerate(self.windows):
                 # einsum, because BLAS rounds differently for different numbers of rows
                 state[k :: len(self.windows)] += np.einsum("ij,nj->ni", window.initial.factor, error[k :: len(self.windows)])

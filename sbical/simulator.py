@@ -82,9 +82,11 @@ class Simulator:
                 joints[name] = JointSensor(s.kind, int(self.model.jnt_qposadr[s.joint]), int(self.model.jnt_dofadr[s.joint]), s.resolution)
         return Layout(joints, np.array(self.model.qpos0), int(self.model.nv))
 
-    def simulate(self, theta: np.ndarray, experiment: Experiment, seeds: np.ndarray, *, noise: bool = True) -> Trajectories:
+    def simulate(
+        self, theta: np.ndarray, experiment: Experiment, seeds: np.ndarray, *, noise: bool = True, errors: np.ndarray | None = None
+    ) -> Trajectories:
         """Measurements under each row of ``theta`` (n, d) [SI], with ``seeds`` (n,); see ``Engine.simulate``."""
-        return self.engine.simulate(np.asarray(theta, float), experiment, np.asarray(seeds), noise=noise)
+        return self.engine.simulate(np.asarray(theta, float), experiment, np.asarray(seeds), noise=noise, errors=errors)
 
     def writes(self, theta: np.ndarray, conditions: Mapping[str, float] | None = None) -> list[NamedWrite]:
         """What ``theta`` (n, d) means in the model, entry by entry.

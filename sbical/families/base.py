@@ -83,6 +83,10 @@ class Hooks:
     initial(qpos, qvel, values): corrects the measured initial state in place
     force(values, streams, steps, timestep) -> (rows, steps, nv) generalised force [N m or N]
     measure(signal, values, streams) -> (rows, samples): what the sensor makes of a clean signal
+
+    What ``measure`` does at random has a likelihood where one of these says so:
+    variance(values) -> (rows,): white Gaussian noise of that variance, squared unit of the sensor
+    resolution(values) -> (rows,): rounding to multiples of that step, unit of the sensor
     """
 
     write: Callable[[Values], list[Write]] | None = None
@@ -90,6 +94,8 @@ class Hooks:
     initial: Callable[[np.ndarray, np.ndarray, Values], None] | None = None
     force: Callable[[Values, Streams, int, float], np.ndarray] | None = None
     measure: Callable[[np.ndarray, Values, Streams], np.ndarray] | None = None
+    variance: Callable[[Values], np.ndarray] | None = None
+    resolution: Callable[[Values], np.ndarray] | None = None
     #: Effects on one measurement act in ascending order, as the signal passes through the sensor.
     order: int = 0
     #: Part of the noise-free reading too, as a bias is and noise is not.

@@ -11,7 +11,7 @@ def _bind(binding: Binding, effect: Effect) -> Hooks:
     def measure(signal: np.ndarray, values: Values, streams: Streams) -> np.ndarray:
         return signal + values["std"][:, None] * streams.normal(signal.shape[1])
 
-    return Hooks(measure=measure, order=20)
+    return Hooks(measure=measure, variance=lambda values: values["std"] ** 2, order=20)
 
 
 FAMILY = Family(

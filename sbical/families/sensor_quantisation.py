@@ -16,11 +16,14 @@ def _bind(binding: Binding, effect: Effect) -> Hooks:
         )
     known = next(iter(declared)) or 0.0
 
+    def resolution(values: Values) -> np.ndarray:
+        return values["resolution"] if "resolution" in values else np.array([known])
+
     def measure(signal: np.ndarray, values: Values, streams: Streams) -> np.ndarray:
-        step = values["resolution"][:, None] if "resolution" in values else known
+        step = resolution(values)[:, None]
         return np.round(signal / step) * step
 
-    return Hooks(measure=measure, order=30)
+    return Hooks(measure=measure, resolution=resolution, order=30)
 
 
 FAMILY = Family(

@@ -1,0 +1,89 @@
+"""Importance weights: how good they are, what evidence they give, and equally weighted draws made of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+#: Above this Pareto k-hat an importance estimate cannot be trusted (Vehtari et al. 2024, JMLR 25(72)).
+K_HAT = 0.7
+#: Below this efficiency the draws that carry the weight are too few.
+LEAST_EFFICIENCY = 0.01
+
+
+@dataclass(frozen=True, eq=False)
+class Importance:
+    """Draws of a proposal and their log weights (n,), log target minus log proposal; -inf where the target is zero."""
+
+    log_weights: np.ndarray
+
+    @cached_property
+    def weights(self) -> np.ndarray:
+        """(n,) normalised weights; zero everywhere if no draw has any."""
+        top = self.log_weights.max(initial=-np.inf)
+        if not np.isfinite(top):
+            return np.zeros(len(self.log_weights))
+        relative = np.exp(self.log_weights - top)
+        return relative / relative.sum()
+
+    @property
+    def size(self) -> float:
+        """Effective sample size 1 / sum w^2 (Kish 1965)."""
+        square = float((self.weights**2).sum())
+        return 1 / square if square > 0 else 0.0
+
+    @property
+    def efficiency(self) -> float:
+        """Effective sample size per draw."""
+        return self.size / max(len(self.log_weights), 1)
+
+    @cached_property
+    def k_hat(self) -> float:
+        """Shape of the weights' tail by Pareto-smoothed importance sampling; inf if hardly any draw has weight."""
+        # imported late: arviz takes a second; it expects log likelihoods, whose negative is the weight
+        from arviz_stats.base import array_stats
+
+        used = self.log_weights[np.isfinite(self.log_weights)]
+        if len(used) < 25:
+            return float("inf")
+        return float(array_stats.psislw(-used)[1])
+
+    @property
+    def log_evidence(self) -> float:
+        """Log of the mean weight [nats]: the evidence of the model, if target and proposal are normalised densities."""
+        top = self.log_weights.max(initial=-np.inf)
+        if not np.isfinite(top):
+            return -np.inf
+        return float(top + np.log(np.mean(np.exp(self.log_weights - top))))
+
+    @property
+    def evidence_error(self) -> float:
+        """Standard error of ``log_evidence`` [nats], by the delta method."""
+        return float(np.sqrt(max(1 / max(self.efficiency, 1e-300) - 1, 0.0) / max(len(self.log_weights), 1)))
+
+    @property
+    def gap(self) -> float:
+        """Estimate of the divergence KL(target || proposal) [nats]."""
+        held = self.weights > 0
+        return float(self.weights[held] @ (self.log_weights[held] - self.log_evidence)) if held.any() else float("inf")
+
+    @property
+    def trustworthy(self) -> bool:
+        """Whether estimates from these weights can be used."""
+        return self.efficiency >= LEAST_EFFICIENCY and self.k_hat <= K_HAT
+
+    def resample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """(n,) rows in random order, each row as often as its weight says (systematic resampling); few repeat while n is below
+        a third of the draws.
+        """
+        edges = np.cumsum(self.weights)
+        at = (np.arange(n) + rng.uniform()) / n
+        return rng.permutation(np.minimum(np.searchsorted(edges, at * edges[-1]), len(edges) - 1))
+
+    def moments(self, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Weighted mean (d,) and covariance (d, d) of values (n, d)."""
+        mean = self.weights @ values
+        away = values - mean
+        return mean, (away * self.weights[:, None]).T @ away

@@ -1,0 +1,231 @@
+"""The local route: the posterior of *these* recordings, by simulating where it lies.
+
+Prior draws near the recordings start Gauss-Newton; around every mode that matters the prior is cut down to a box in which the motion is
+nearly linear; a small network learns the posterior there from linear summaries; its draws are weighted by the explicit likelihood, which
+corrects what the network got wrong. If the weights say that the box was not the right one, they say where the next one should be.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import multivariate_t
+
+from sbical import chart
+from sbical.chart import ChartedEstimator
+from sbical.errors import SimulationError
+from sbical.expansion import Expansion, Problem, expand, refit, sensitivity, target_of
+from sbical.experiment import Experiment
+from sbical.importance import Importance
+from sbical.modes import find_modes
+from sbical.noise import NoiseModel
+from sbical.prior import Prior
+from sbical.runner import Runner, enough
+from sbical.summary import flatten
+from sbical.training import Training
+
+#: The samples that a window's initial state was read from are part of its likelihood too. Knowing it so many times less well
+#: beforehand counts them (nearly) once.
+DIFFUSE = 5.0
+#: Shares of the budget: prior draws to start from, training of one round, fresh simulations for the checks, draws that are weighted to
+#: see whether another round is needed, and in the end.
+PILOT, TRAIN, FRESH, TRIAL, FINAL = 0.07, 0.25, 0.02, 0.05, 0.18
+ROUNDS = 3
+#: Another round is not worth its simulations above this efficiency of the weights.
+GOOD = 0.75
+#: Share of weighted draws from a heavy-tailed density around each mode, so that no weight is unbounded (Hesterberg 1995).
+DEFENSIVE, DEGREES = 0.05, 5.0
+#: A mode gets at least this share of simulations.
+LEAST_SHARE = 0.15
+#: Noise-free simulations around a mode that show how the trajectories bend there.
+BENT = 200
+#: A round with fewer effective draws than this per parameter says too little of the posterior's shape.
+FEWEST = 4.0
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """A mode with its trained estimator, its summary of the recording x_o (k,), and its share of the proposal."""
+
+    at: Expansion
+    estimator: ChartedEstimator
+    x_o: np.ndarray
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Draws u (n, d) with initial errors (n, windows, k), the component (n,) each came from, and their weights.
+
+    ``log_network`` (n,): density of the networks alone, without the defensive part; NaN rows never occur.
+    """
+
+    u: np.ndarray
+    errors: np.ndarray
+    origin: np.ndarray
+    importance: Importance
+    log_target: np.ndarray
+    log_network: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class LocalPosterior:
+    """What the local route found: the last round's components, and their weighted draws."""
+
+    components: tuple[Component, ...]
+    weighted: Weighted
+    rounds: int
+    notes: tuple[str, ...]
+
+
+def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: int, seed: int, training: Training) -> LocalPosterior:
+    """Posterior of the experiment's recordings where the likelihood is explicit, within ``budget`` simulations.
+
+    Raises SimulationError if no simulation comes near the recordings.
+    """
+    rng = np.random.default_rng(seed)
+    problem = pose(runner, prior, experiment.diffuse(DIFFUSE))
+    pilot_u = prior.to_unconstrained(prior.sample(round(PILOT * budget), seed))
+    pilot = _clean(runner, prior, problem.experiment, "pilot", exact=False)(pilot_u, None)
+    with runner.timed("modes"):
+        modes, shares = find_modes(problem, pilot_u, pilot, prior.names)
+    if not modes:
+        raise SimulationError("every simulation that came near the recordings failed; shorten the timestep, or check units and signs")
+    notes: list[str] = []
+    for number in range(1, ROUNDS + 1):
+        components = _train(runner, prior, problem, modes, shares, round(TRAIN * budget), rng, training)
+        trial = weigh(runner, prior, problem, components, round(TRIAL * budget), rng)
+        left = budget - runner.count
+        last = number == ROUNDS or left < (TRAIN + TRIAL + FINAL) * budget or trial.importance.efficiency > GOOD
+        if last:
+            break
+        modes, shares = _recentre(problem, components, trial, prior.names)
+    more = weigh(runner, prior, problem, components, max(round(FINAL * budget), 100), rng)
+    return LocalPosterior(tuple(components), _joined(trial, more), number, tuple(notes))
+
+
+def pose(runner: Runner, prior: Prior, experiment: Experiment) -> Problem:
+    """The problem in the prior's unconstrained coordinates."""
+    noise = NoiseModel(runner.simulator, experiment)
+    centre, spread = prior.moments_unconstrained()
+    low, high = (prior.to_constrained((centre + side * 4 * spread)[None]) for side in (-1, 1))
+    target = target_of(noise, centre, spread, (low, high))
+    clean = _clean(runner, prior, experiment, "modes", exact=True)
+    return Problem(noise, target, clean, prior.to_constrained, prior.log_prob_unconstrained)
+
+
+def _clean(runner: Runner, prior: Prior, experiment: Experiment, stage: str, *, exact: bool) -> Callable[..., np.ndarray]:
+    def clean(u: np.ndarray, errors: np.ndarray | None) -> np.ndarray:
+        found = runner.trajectories(stage, prior.to_constrained(u), experiment, noise=False, errors=errors, exact=exact)
+        return flatten(found.values)
+
+    return clean
+
+
+def _train(
+    runner: Runner, prior: Prior, problem: Problem, modes: Sequence[Expansion], shares: np.ndarray, n: int, rng: np.random.Generator,
+    training: Training,
+) -> list[Component]:  # fmt: skip
+    """Simulate around every mode and train an estimator for each."""
+    shares = np.maximum(shares, LEAST_SHARE)
+    shares = shares / shares.sum()
+    observed = flatten(tuple(o[None] for o in problem.experiment.observed))[0]
+    out = []
+    for flat, share in zip(modes, shares, strict=True):
+        mode = _bent(runner, prior, problem, flat, rng)
+        u, errors = mode.propose(max(round(share * n), 400), rng)
+        theta = prior.to_constrained(u)
+        simulated = enough(runner.simulate("train", theta, problem.experiment, summary=mode.summary, errors=errors))
+        if simulated.x is None:
+            raise SimulationError("the simulations around a mode were not summarised")
+        ok = simulated.ok
+        with runner.timed("training"):
+            trained = chart.fit(u[ok], simulated.x[ok], mode.box.mode_u, mode.box.factor, seed=int(rng.integers(2**62)), training=training)
+        out.append(Component(mode, trained, mode.summary.row(observed), float(share)))
+    return out
+
+
+def _bent(runner: Runner, prior: Prior, problem: Problem, mode: Expansion, rng: np.random.Generator) -> Expansion:
+    """The expansion with a summary that also sees how the trajectories bend."""
+    u, errors = mode.propose(BENT, rng)
+    found = runner.trajectories("train", prior.to_constrained(u), problem.experiment, noise=False, errors=errors)
+    return replace(mode, summary=mode.summary.bent(flatten(found.values).astype(np.float64), mode.at.noise[problem.target.channel]))
+
+
+def weigh(runner: Runner, prior: Prior, problem: Problem, components: Sequence[Component], n: int, rng: np.random.Generator) -> Weighted:
+    """n draws of the components' mixture with their importance weights."""
+    tails = [_tail(c.at) for c in components]
+    counts = rng.multinomial(n, [c.share for c in components])
+    u, errors, origin = [], [], []
+    for i, (c, count) in enumerate(zip(components, counts, strict=True)):
+        wide = int(rng.binomial(count, DEFENSIVE))
+        drawn = c.estimator.sample_many(c.x_o[None], count - wide, int(rng.integers(2**62)))[0] if count > wide else np.empty((0, len(c.at.at.u)))
+        far = np.atleast_2d(tails[i].rvs(wide, random_state=rng)).reshape(wide, -1)
+        u.append(np.concatenate([drawn, far]))
+        errors.append(c.at.follow(u[-1]))
+        origin.append(np.full(count, i))
+    all_u, all_errors, all_origin = np.concatenate(u), np.concatenate(errors), np.concatenate(origin)
+    network = np.stack([c.estimator.log_prob_pairs(all_u, np.broadcast_to(c.x_o, (n, len(c.x_o)))) for c in components])
+    wide = np.stack([np.atleast_1d(t.logpdf(all_u)) for t in tails])
+    share = np.log([c.share for c in components])[:, None]
+    log_network = np.logaddexp.reduce(network + share, axis=0)
+    log_q = np.logaddexp(log_network + np.log1p(-DEFENSIVE), np.logaddexp.reduce(wide + share, axis=0) + np.log(DEFENSIVE))
+    log_target = _log_target(runner, prior, problem, components, all_u, all_errors, all_origin)
+    return Weighted(all_u, all_errors, all_origin, Importance(log_target - log_q), log_target, log_network)
+
+
+def _tail(at: Expansion) -> multivariate_t:
+    """A heavy-tailed density around a mode."""
+    factor = at.box.factor
+    return multivariate_t(loc=at.box.mode_u, shape=factor @ factor.T * 1.5, df=DEGREES, allow_singular=True)
+
+
+def _log_target(
+    runner: Runner, prior: Prior, problem: Problem, components: Sequence[Component], u: np.ndarray, errors: np.ndarray, origin: np.ndarray
+) -> np.ndarray:
+    """(n,) log prior + log likelihood with the initial errors integrated out, in unconstrained coordinates."""
+    theta = prior.to_constrained(u)
+    found = runner.trajectories("weigh", theta, problem.experiment, noise=False, errors=errors)
+    out = prior.log_prob_unconstrained(u)
+    with runner.timed("likelihood"):
+        for i, c in enumerate(components):
+            mine = np.flatnonzero(origin == i)
+            if len(mine):
+                bent = sensitivity(problem, c.at)(u[mine])
+                values = [v[mine].astype(np.float64) for v in found.values]
+                out[mine] += problem.noise.log_marginal(values, theta[mine], errors[mine][..., problem.target.errors], bent)
+    return out
+
+
+def _recentre(problem: Problem, components: Sequence[Component], trial: Weighted, names: Sequence[str]) -> tuple[list[Expansion], np.ndarray]:
+    """Expansions where the weights say that the modes are, and the share of each."""
+    weights = trial.importance.weights
+    points, errors, covariances, shares = [], [], [], []
+    for i, c in enumerate(components):
+        mine = trial.origin == i
+        share = float(weights[mine].sum())
+        local = Importance(np.where(mine, trial.importance.log_weights, -np.inf)[mine])
+        mean, covariance = c.at.at.u, c.at.box.factor @ c.at.box.factor.T
+        if local.size > FEWEST * len(mean):
+            mean, covariance = local.moments(trial.u[mine])
+        elif share > 0:
+            # the tail of a few heavy draws: look around them with what is known of the shape, doubled
+            mean, covariance = local.weights @ trial.u[mine], 4 * covariance
+        points.append(mean)
+        errors.append(c.at.follow(mean[None])[0])
+        covariances.append(covariance)
+        shares.append(share)
+    fits = refit(problem, np.stack(points), np.stack(errors))
+    kept = np.array(shares) > 1e-4
+    chosen = [f for f, k in zip(fits, kept, strict=True) if k]
+    shares_kept = np.array(shares)[kept]
+    return expand(problem, chosen, [c for c, k in zip(covariances, kept, strict=True) if k], names), shares_kept / shares_kept.sum()
+
+
+def _joined(first: Weighted, second: Weighted) -> Weighted:
+    """Draws of the same proposal, together."""
+    both = [np.concatenate([getattr(a, name) for a in (first, second)]) for name in ("u", "errors", "origin", "log_target", "log_network")]
+    weights = Importance(np.concatenate([first.importance.log_weights, second.importance.log_weights]))
+    return replace(first, u=both[0], errors=both[1], origin=both[2], log_target=both[3], log_network=both[4], importance=weights)

@@ -1,0 +1,78 @@
+"""Finding the modes of a posterior: prior draws that come near the recording, fitted by Gauss-Newton, those that matter kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from sbical.expansion import Expansion, Problem, expand, settle
+from sbical.gauss_newton import Fit, Normal, fit, merit
+
+#: Starts that are followed for a few iterations, and how many of these to the end.
+STARTS, FINALISTS = 8, 4
+SCOUTING, ITERATIONS = 5, 25
+#: Starts differ by at least this in some parameter [prior standard deviations].
+APART = 0.7
+#: Fits closer than this are one mode [posterior standard deviations, per parameter].
+SAME = 3.0
+#: A mode whose evidence is this much below the best one's [nats] holds under 1e-5 of the posterior.
+NEGLIGIBLE = 12.0
+
+
+def find_modes(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray, names: Sequence[str]) -> tuple[list[Expansion], np.ndarray]:
+    """Expansions at all modes that matter, best first, and the share of the posterior (Laplace) that each holds.
+
+    ``pilot_u`` (n, d) are draws of the prior and ``pilot`` (n, D) their clean trajectories. No expansion means that nothing fits.
+    """
+    starts = _starts(problem, pilot_u, pilot)
+    scouted = fit(problem.clean, problem.target, starts, iterations=SCOUTING)
+    if not scouted:
+        return [], np.empty(0)
+    finalists = _distinct(problem, scouted, max)[:FINALISTS]
+    fits = _distinct(problem, fit(problem.clean, problem.target, np.stack([f.u for f in finalists]), iterations=ITERATIONS), min)
+    evidence = np.array([_log_evidence(problem, f) for f in fits])
+    kept = [f for f, e in zip(fits, evidence, strict=True) if e > evidence.max() - NEGLIGIBLE]
+    shares = np.exp(evidence[evidence > evidence.max() - NEGLIGIBLE] - evidence.max())
+    settled = [settle(problem, f) for f in kept]
+    moved = [Fit(u, f.errors, f.clean, f.noise, f.merit, f.by_u, f.by_error) for f, (u, _) in zip(kept, settled, strict=True)]
+    return expand(problem, moved, [c for _, c in settled], names), shares / shares.sum()
+
+
+def _starts(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray) -> np.ndarray:
+    """Draws near the recording that differ from each other."""
+    target = problem.target
+    none = np.zeros((target.windows, target.widths))
+    height = np.array([merit(target, u, none, f)[0] for u, f in zip(pilot_u, pilot, strict=True)])
+    order = np.argsort(height)
+    z = ((pilot_u - target.centre) / target.spread)[:, target.motion]
+    chosen: list[int] = []
+    for row in order[: max(STARTS, len(order) // 5)]:
+        if np.isfinite(height[row]) and all(np.abs(z[row] - z[other]).max() > APART for other in chosen):
+            chosen.append(int(row))
+        if len(chosen) == STARTS:
+            break
+    return pilot_u[chosen]
+
+
+def _distinct(problem: Problem, fits: Sequence[Fit], view: Callable[[float, float], float]) -> list[Fit]:
+    """The best fit of each mode; ``fits`` best first. Two fits are one if they are near each other in the eyes of both (``view``
+    max: a fit on its way sees little yet) or of either (min: fits that stopped along a ridge).
+    """
+    kept: list[tuple[Fit, np.ndarray]] = []
+    motion = problem.target.motion
+    for f in fits:
+        precision = Normal.of(problem.target, f.by_u, f.by_error, f.noise).schur
+        same = False
+        for other, its in kept:
+            away = (f.u - other.u)[motion]
+            same |= view(away @ precision @ away, away @ its @ away) < SAME**2 * len(motion)
+        if not same:
+            kept.append((f, precision))
+    return [f for f, _ in kept]
+
+
+def _log_evidence(problem: Problem, f: Fit) -> float:
+    """Laplace's approximation, up to what all modes share; initial errors integrated out."""
+    normal = Normal.of(problem.target, f.by_u, f.by_error, f.noise)
+    return -f.merit - 0.5 * float(np.linalg.slogdet(normal.schur)[1] + np.linalg.slogdet(normal.inner)[1].sum())
