@@ -164,9 +164,9 @@ class Calibration:
         return Evidence(
             names=self.prior.names, units=self.prior.units, prior=self.posterior.prior, prior_u=prior_u,
             posterior=draws, posterior_u=u, prior_interval=self.prior.interval(0.9), x_o=x_o,
-            x_train=x[self.simulations.ok], x_fresh=fresh[self.fresh.ok],
+            outside=self.summary.outside, x_train=x[self.simulations.ok], x_fresh=fresh[self.fresh.ok],
             theta_u_fresh=self.prior.to_unconstrained(self.fresh.theta[self.fresh.ok]),
-            fresh_draws_u=np.empty((0, 0, len(self.prior.names))),
+            fresh_draws_u=np.empty((0, 0, len(self.prior.names))), fresh_log_q=np.empty(0), fresh_draws_log_q=np.empty((0, 0)),
             holdout=None, holdout_before=None, holdout_after=None, failed_fraction=1 - float(self.simulations.ok.mean()),
         )  # fmt: skip
 

@@ -26,7 +26,18 @@ from sbical.process import simulating
 from sbical.progress import Stage
 
 SMALL = Training(steps=300)
-CHECKS = {"support", "prior_edges", "contraction", "replay_error", "predictive_coverage", "sbc", "simulation_failures"}
+CHECKS = {
+    "support",
+    "prior_edges",
+    "contraction",
+    "replay_error",
+    "predictive_coverage",
+    "sbc",
+    "tarp",
+    "expected_coverage",
+    "lc2st",
+    "simulation_failures",
+}
 
 
 class Stages:

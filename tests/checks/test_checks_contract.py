@@ -46,6 +46,9 @@ def test_every_module_of_the_package_is_registered() -> None:
         "replay_error",
         "predictive_coverage",
         "sbc",
+        "tarp",
+        "expected_coverage",
+        "lc2st",
         "simulation_failures",
     ]
 
