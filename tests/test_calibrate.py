@@ -19,6 +19,7 @@ from distributed import Client
 
 import sbical
 from sbical import catalog
+from sbical.checks import BUILT_IN
 from sbical.errors import ExperimentError, PriorError, RefusedError
 from sbical.estimator import Training
 from sbical.experiment import build
@@ -26,18 +27,7 @@ from sbical.process import simulating
 from sbical.progress import Stage
 
 SMALL = Training(steps=300)
-CHECKS = {
-    "support",
-    "prior_edges",
-    "contraction",
-    "replay_error",
-    "predictive_coverage",
-    "sbc",
-    "tarp",
-    "expected_coverage",
-    "lc2st",
-    "simulation_failures",
-}
+CHECKS = {c.NAME for c in BUILT_IN}
 
 
 class Stages:
@@ -112,7 +102,7 @@ def test_another_unit_is_inferred_at_once(calibration: sbical.Calibration, secon
     assert time.perf_counter() - began < 2.0
     assert inference.posterior.draws.shape == calibration.posterior.draws.shape
     assert not np.allclose(inference.posterior.median(), calibration.posterior.median())
-    assert [f.name for f in inference.verdict.checks] == ["support", "prior_edges", "contraction", "calibration"]
+    assert [f.name for f in inference.verdict.checks] == ["support", "prior_edges", "contraction", "identified", "calibration"]
     assert inference.verdict.checks[-1].status == calibration.verdict.status
 
 

@@ -8,6 +8,7 @@ from importlib.metadata import entry_points
 from sbical.checks import (
     contraction,
     expected_coverage,
+    identified,
     lc2st,
     predictive_coverage,
     prior_edges,
@@ -27,6 +28,7 @@ BUILT_IN: tuple[Check, ...] = (
     support,
     prior_edges,
     contraction,
+    identified,
     replay_error,
     predictive_coverage,
     sbc,

@@ -33,7 +33,7 @@ def test_mass_at_the_high_edge_warns_and_names_it(make_evidence: Callable[..., E
     edge = np.quantile(evidence.prior_u[:, 1], 0.975)  # 1.96, as far as its draws tell
     assert finding.values["damping.high"] == pytest.approx(ndtr((1.7 - edge) / 0.5), abs=0.03)
     assert finding.figure.startswith("posterior mass at an edge of the prior: damping (high edge)")
-    assert finding.remedy.startswith("widen the prior of 'damping' above 3.6")
+    assert finding.remedy.startswith(f"widen the prior of 'damping' above {1.0 + np.exp(0.5 * edge):.3g}")
 
 
 def test_median_beyond_an_edge_fails(make_evidence: Callable[..., Evidence]) -> None:
