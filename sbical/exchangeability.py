@@ -8,6 +8,7 @@ the correlations and ties among parameters and draws. A *pool* holds the truth f
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import csr_array
 
 #: Null replicates: the smallest p is 1/(1 + NULL).
 NULL = 4000
@@ -40,6 +41,16 @@ def ecdfs(pit: np.ndarray, chosen: np.ndarray, levels: np.ndarray) -> np.ndarray
     size = columns * (points + 1)
     counts = np.stack([np.bincount(cell[np.arange(m), row].ravel(), minlength=size) for row in chosen])
     return counts.reshape(len(chosen), columns, points + 1).cumsum(axis=2)[:, :, :points] / m
+
+
+def means(values: np.ndarray, chosen: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
+    """(1 + n, c): mean over pools of the chosen members' values (m, L + 1, c), or their sum with weights (m,)."""
+    m, members, columns = values.shape
+    rows = len(chosen)
+    entries = np.tile(np.full(m, 1 / m) if weights is None else weights, rows)
+    places = (chosen + members * np.arange(m)).ravel()
+    matrix = csr_array((entries, places, m * np.arange(rows + 1)), shape=(rows, m * members))
+    return matrix @ values.reshape(-1, columns)
 
 
 def p_value(statistics: np.ndarray) -> float:

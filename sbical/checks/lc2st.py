@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import expit
 
 from sbical.checks.base import ENOUGH, FAIL_P, WARN_P, Evidence, Finding, calibration_status, listed
-from sbical.exchangeability import p_value, pooled, standardised, swaps, whitened
+from sbical.exchangeability import means, p_value, pooled, standardised, swaps, whitened
 
 NAME = "lc2st"
 
@@ -86,7 +86,7 @@ def _local(evidence: Evidence) -> _Local:
     square = features[..., d : 2 * d].mean()
     features -= features.mean(axis=1, keepdims=True)
     weights, chosen = _weights(evidence), swaps(*features.shape[:2])
-    difference = _difference(features, weights, chosen)  # of the two classes' means at x_o
+    difference = means(features, chosen, weights)  # of the two classes' means at x_o
     flat = features.reshape(-1, features.shape[2])
     covariance = flat.T @ flat / len(flat)
     ridge = 1e-3 * np.diag(covariance).mean() * np.eye(len(covariance))
@@ -95,15 +95,7 @@ def _local(evidence: Evidence) -> _Local:
     odds = (own - own.mean(axis=0)) @ direction - 0.5 * np.sum(difference.T * direction, axis=0)
     statistic = np.mean((expit(odds) - 0.5) ** 2, axis=0)
     spread = 1 + (difference[:, d : 2 * d].mean(axis=1) - np.mean(difference[:, :d] ** 2, axis=1)) / square
-    return _Local(statistic, _difference(standardised(pool), weights, chosen), spread)
-
-
-def _difference(features: np.ndarray, weights: np.ndarray, chosen: np.ndarray) -> np.ndarray:
-    """(1 + n, F): weighted mean of the chosen members' features (m, members, F), which have mean 0 in each pool."""
-    out = np.zeros((len(chosen), features.shape[2]))
-    for own, weight, members in zip(features, weights, chosen.T, strict=True):
-        out += weight * own[members]
-    return out
+    return _Local(statistic, means(standardised(pool), chosen, weights), spread)
 
 
 def _quadratic(z: np.ndarray) -> np.ndarray:

@@ -81,6 +81,11 @@ def build(seed: int = 0, *, factor: float = 1.0, shift: float = 0.0, fresh: int 
     return replace(evidence, **changes)
 
 
+@pytest.fixture(scope="session")
+def build_evidence() -> MakeEvidence:
+    return build
+
+
 @pytest.fixture
 def make_evidence() -> MakeEvidence:
     return build

@@ -23,12 +23,12 @@ def test_observation_from_the_model_passes(make_evidence: Callable[..., Evidence
 
 
 def test_p_is_uniform_and_warnings_are_as_rare_as_stated(make_evidence: Callable[..., Evidence]) -> None:
-    evidence = make_evidence(0, fresh=900)
-    held_out = replace(evidence, x_fresh=evidence.x_fresh[600:])
-    findings = [support.check(replace(held_out, x_o=x)) for x in evidence.x_fresh[:600]]
+    evidence = make_evidence(0, fresh=600)
+    held_out = replace(evidence, x_fresh=evidence.x_fresh[300:])
+    findings = [support.check(replace(held_out, x_o=x)) for x in evidence.x_fresh[:300]]
     for part in ("inside.p", "outside.p"):
-        assert 0.45 < np.mean([f.values[part] for f in findings]) < 0.55
-    assert sum(f.status != "pass" for f in findings) <= 14  # 6 expected at 1 %, three sigma
+        assert 0.43 < np.mean([f.values[part] for f in findings]) < 0.57
+    assert sum(f.status != "pass" for f in findings) <= 8  # 3 expected at 1 %, three sigma
     assert all(f.status != "fail" for f in findings)
 
 
