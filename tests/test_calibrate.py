@@ -166,7 +166,7 @@ def test_a_robot_inside_the_model_class_is_found(client: Client, tmp_path: Path)
     rows = {r.name: r for r in found.posterior.summary()}
     assert rows["encoder_bias"].contraction > 0.9
     assert rows["coulomb"].contraction > 0.5
-    assert found.verdict.trustworthy
+    assert found.verdict.trustworthy, str(found.verdict)
 
 
 def _simulated(simulator: sbical.Simulator, example: Path, truth: dict[str, float], folder: Path) -> Path:

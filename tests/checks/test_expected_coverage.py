@@ -19,6 +19,14 @@ def test_coverage_is_that_of_the_known_posterior(make_evidence: Callable[..., Ev
         assert values[f"coverage{100 * level:.0f}"] == pytest.approx(chi2.cdf(factor**2 * chi2.ppf(level, 4), 4), abs=0.03)
 
 
+def test_the_limit_of_a_failure_is_one_error_whatever_the_number_of_parameters() -> None:
+    assert expected_coverage.limit(1) == pytest.approx(0.8)
+    assert round(expected_coverage.RATIO, 2) == 0.78
+    radius = np.linalg.norm(np.random.default_rng(0).normal(size=(20_000, 9)), axis=1)
+    too_small = expected_coverage.RATIO * np.quantile(radius, 0.9)
+    assert expected_coverage.limit(9) == pytest.approx(np.mean(radius < too_small), abs=0.01)
+
+
 def test_bands_are_simultaneous(make_evidence: Callable[..., Evidence]) -> None:
     finding = expected_coverage.check(make_evidence(0))
     # one level alone at 99 %: 0.5 +- 2.58 sqrt(0.25 / 300) = 43 to 57 %
