@@ -60,7 +60,7 @@ def main() -> None:
     """Command line."""
     arguments = options(__doc__).parse_args()
     timer, build = Timer(), toy().build
-    exact, wrong = (range(20), range(5)) if arguments.quick else (range(1000), range(100))
+    exact, wrong = (range(20), range(5)) if arguments.quick else (range(400), range(50))
     figures = {kind: rates(build, change, wrong if change else exact) for kind, change in KINDS.items()}
     finish("checks", figures, [0], timer, as_json=arguments.json)
 
