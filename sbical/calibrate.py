@@ -88,9 +88,8 @@ def run(
     simulated = [trained_on, fresh]
     evidence = Evidence(
         names=intended.prior.names, units=intended.prior.units, prior=prior_draws, prior_u=intended.prior.to_unconstrained(prior_draws),
-        posterior=draws, posterior_u=posterior_u, prior_interval=intended.prior.interval(0.9), x_o=x_o, x_train=_x(trained_on),
-        x_fresh=_x(fresh), theta_u_fresh=intended.prior.to_unconstrained(fresh.theta[fresh.ok]),
-        fresh_draws_u=estimator.sample_many(_x(fresh), RANKED, seed=intended.seed + 3), holdout=replays.holdout,
+        posterior=draws, posterior_u=posterior_u, prior_interval=intended.prior.interval(0.9), x_o=x_o, outside=summary.outside,
+        x_train=_x(trained_on), x_fresh=_x(fresh), **_ranked(estimator, intended.prior, fresh, intended.seed + 3), holdout=replays.holdout,
         holdout_before=replays.before, holdout_after=replays.after,
         failed_fraction=1 - float(np.concatenate([s.ok for s in simulated]).mean()),
     )  # fmt: skip
@@ -173,6 +172,17 @@ class _Line:
         if simulated.trajectories is None:
             raise SimulationError("the replay returned no trajectories")
         return replay(experiment, simulated.trajectories)
+
+
+def _ranked(estimator: Estimator, prior: Prior, fresh: SimulationSet, seed: int) -> dict[str, np.ndarray]:
+    """Truths of the fresh simulations, draws of their posteriors and log densities of both: fields of ``Evidence``."""
+    x, theta_u = _x(fresh), prior.to_unconstrained(fresh.theta[fresh.ok])
+    draws = estimator.sample_many(x, RANKED, seed=seed)
+    log_q = estimator.log_prob_pairs(draws.reshape(-1, draws.shape[2]), np.repeat(x, RANKED, axis=0)).reshape(len(x), RANKED)
+    return {
+        "theta_u_fresh": theta_u, "fresh_draws_u": draws,
+        "fresh_log_q": estimator.log_prob_pairs(theta_u, x), "fresh_draws_log_q": log_q,
+    }  # fmt: skip
 
 
 def _x(simulated: SimulationSet) -> np.ndarray:

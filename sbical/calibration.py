@@ -12,7 +12,7 @@ import numpy as np
 
 import sbical
 from sbical import loading, output, store
-from sbical.checks import Verdict, contraction, judge, prior_edges, support
+from sbical.checks import Verdict, contraction, identified, judge, prior_edges, support
 from sbical.checks.base import Evidence, Finding
 from sbical.errors import OutputError, SimulatorError
 from sbical.estimator import Estimator, load_estimator
@@ -136,7 +136,7 @@ class Calibration:
         x_o = self.summary.observed(experiment)
         u = self.estimator.condition(x_o).sample(draws, seed=seed)
         posterior = replace(self.posterior, draws=self.prior.to_constrained(u), predictive=None)
-        own = judge(self._evidence(x_o, u, posterior.draws), [support, prior_edges, contraction])
+        own = judge(self._evidence(x_o, u, posterior.draws), [support, prior_edges, contraction, identified])
         verdict = Verdict((*own.checks, self._finding()))
         repeated = [f"{r.name}: not used, another recording already ran its protocol" for r in recordings if r.name not in experiment.names]
         return Inference(posterior, verdict, (*(n for r in recordings for n in r.notes), *repeated))
@@ -164,9 +164,9 @@ class Calibration:
         return Evidence(
             names=self.prior.names, units=self.prior.units, prior=self.posterior.prior, prior_u=prior_u,
             posterior=draws, posterior_u=u, prior_interval=self.prior.interval(0.9), x_o=x_o,
-            x_train=x[self.simulations.ok], x_fresh=fresh[self.fresh.ok],
+            outside=self.summary.outside, x_train=x[self.simulations.ok], x_fresh=fresh[self.fresh.ok],
             theta_u_fresh=self.prior.to_unconstrained(self.fresh.theta[self.fresh.ok]),
-            fresh_draws_u=np.empty((0, 0, len(self.prior.names))),
+            fresh_draws_u=np.empty((0, 0, len(self.prior.names))), fresh_log_q=np.empty(0), fresh_draws_log_q=np.empty((0, 0)),
             holdout=None, holdout_before=None, holdout_after=None, failed_fraction=1 - float(self.simulations.ok.mean()),
         )  # fmt: skip
 

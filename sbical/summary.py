@@ -39,6 +39,11 @@ class Summary:
     def _transposed(self) -> np.ndarray:
         return np.ascontiguousarray(self.components.T)
 
+    @property
+    def outside(self) -> np.ndarray:
+        """(k,) bool: features that measure what the components do not hold, log RMS [nats]."""
+        return np.array([not label.startswith("component ") for label in self.labels])
+
     def __call__(self, trajectories: Trajectories) -> np.ndarray:
         """Summaries (n, k); NaN rows for failed simulations."""
         flat = (flatten(trajectories.values) - self.mean) / self.scale

@@ -5,14 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from importlib.metadata import entry_points
 
-from sbical.checks import contraction, predictive_coverage, prior_edges, replay_error, sbc, simulation_failures, support
+from sbical.checks import (
+    contraction,
+    expected_coverage,
+    identified,
+    lc2st,
+    predictive_coverage,
+    prior_edges,
+    replay_error,
+    sbc,
+    simulation_failures,
+    support,
+    tarp,
+)
 from sbical.checks.base import Check, Evidence, Finding, Status, Verdict
 from sbical.errors import SbicalError
 
 __all__ = ["BUILT_IN", "Check", "Evidence", "Finding", "Status", "Verdict", "judge", "registered"]
 
 #: In the order in which a report reads: is the robot in the model's world, what was learned, does it hold up.
-BUILT_IN: tuple[Check, ...] = (support, prior_edges, contraction, replay_error, predictive_coverage, sbc, simulation_failures)
+BUILT_IN: tuple[Check, ...] = (
+    support,
+    prior_edges,
+    contraction,
+    identified,
+    replay_error,
+    predictive_coverage,
+    sbc,
+    tarp,
+    expected_coverage,
+    lc2st,
+    simulation_failures,
+)
 
 
 def registered() -> dict[str, Check]:

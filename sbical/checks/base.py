@@ -14,6 +14,15 @@ from sbical.replay import Replay
 
 Status = Literal["pass", "warn", "fail"]
 
+#: What chance alone may do to an exact posterior, per statistical check. There are five of them (support, sbc, tarp,
+#: expected_coverage, lc2st): at most 5 % of exact posteriors are warned about and 0.5 % fail, whatever the checks share (Bonferroni).
+WARN_P, FAIL_P = 0.01, 0.001
+#: What makes a significant deviation matter: coverage of a 90 % range (0.8: sd too small by 22 %), and the share of truths on one
+#: side of the median (0.65: off by 0.4 sd). No trained network is exact: with enough simulations p alone would fail every one.
+COVERAGE, SIDE = 0.8, 0.65
+#: Fresh simulations below which a test of calibration says little.
+ENOUGH = 200
+
 #: From best to worst; a verdict is as bad as its worst check.
 STATUSES: tuple[Status, ...] = ("pass", "warn", "fail")
 MARKS: Mapping[str, str] = {"pass": "✓", "warn": "!", "fail": "✗"}
@@ -39,10 +48,13 @@ class Finding:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Everything the checks look at. N prior draws, n posterior draws, d parameters, k summary features.
+    """Everything the checks look at. N prior draws, n posterior draws, d parameters, k summary features, L draws per truth.
 
     ``*_u`` are in the prior's unconstrained coordinates, ``prior`` and ``posterior`` in SI units. The m fresh
     simulations come from the prior and were never seen by the estimator; rows that failed are left out of them.
+    ``*_log_q`` are log densities under the estimator given the same simulation, of its truth and of its draws (in
+    unconstrained coordinates). ``outside`` marks the features that measure what the summary's components do not hold: log RMS
+    energies [nats].
     ``holdout`` has posterior draws with noise; ``holdout_before`` and ``holdout_after`` one noise-free draw each, of the
     prior median and of the posterior median. ``failed_fraction`` is the share of all simulations that failed.
     """
@@ -55,9 +67,12 @@ class Evidence:
     posterior: np.ndarray  # (n, d)
     prior_interval: tuple[np.ndarray, np.ndarray]  # (d,), (d,): 90 %
     x_o: np.ndarray  # (k,)
+    outside: np.ndarray  # (k,) bool
     x_fresh: np.ndarray  # (m, k)
     theta_u_fresh: np.ndarray  # (m, d)
     fresh_draws_u: np.ndarray  # (m, L, d)
+    fresh_log_q: np.ndarray  # (m,)
+    fresh_draws_log_q: np.ndarray  # (m, L)
     x_train: np.ndarray  # (n_t, k)
     holdout: Replay | None
     holdout_before: Replay | None
@@ -125,6 +140,13 @@ def _finding(item: Mapping[str, Any]) -> Finding:
     values = {k: math.nan if v is None else float(v) for k, v in item["values"].items()}
     text = {k: str(item[k]) for k in ("name", "figure", "threshold", "source", "remedy")}
     return Finding(status=item["status"], values=values, **text)
+
+
+def calibration_status(p: float, matters: bool, simulations: int) -> Status:
+    """Status of a test of calibration: what is significant warns, and fails where it also ``matters``; so do too few simulations."""
+    if p < WARN_P:
+        return "fail" if p < FAIL_P and matters else "warn"
+    return "warn" if simulations < ENOUGH else "pass"
 
 
 def worst(*statuses: Status) -> Status:

@@ -13,8 +13,8 @@ from sbical.replay import Replay, WindowReplay
 
 MakeEvidence = Callable[..., Evidence]
 
-NAMES, UNITS = ("kp", "damping", "friction"), ("N m/rad", "N m s/rad", "N m")
-D, K, M, L = 3, 12, 300, 150
+NAMES, UNITS = ("kp", "damping", "friction", "armature"), ("N m/rad", "N m s/rad", "N m", "kg m^2")
+D, K, M, L = 4, 12, 300, 200
 
 
 def replay(rng: np.random.Generator, *, spread: float = 1.0, draws: int = 400, error: float = 1.0) -> Replay:
@@ -29,7 +29,10 @@ def physical(u: np.ndarray) -> np.ndarray:
 
 
 def build(seed: int = 0, *, factor: float = 1.0, shift: float = 0.0, fresh: int = M, x_shift: float = 0.0, **changes: object) -> Evidence:
-    """u ~ N(0, I), x = A u + 0.4 noise. Posterior draws have their sd times ``factor`` and their mean moved by ``shift`` sd."""
+    """u ~ N(0, I), x = A u + 0.4 noise. Posterior draws have their sd times ``factor`` and their mean moved by ``shift`` sd.
+
+    The last two summaries stand for what lies outside the summary's components.
+    """
     rng = np.random.default_rng(seed)
     a = np.random.default_rng(99).normal(size=(K, D))
     covariance = np.linalg.inv(np.eye(D) + a.T @ a / 0.16)
@@ -43,10 +46,16 @@ def build(seed: int = 0, *, factor: float = 1.0, shift: float = 0.0, fresh: int 
         z = factor * rng.normal(size=(len(x), n, D)) + shift
         return mean[:, None] + z @ root.T
 
+    def log_density(x: np.ndarray, u: np.ndarray) -> np.ndarray:
+        """(m, n) of u (m, n, D), under the posterior as it was made; up to a constant."""
+        z = ((u - (x @ a @ covariance / 0.16)[:, None]) @ np.linalg.inv(root).T - shift) / factor
+        return -0.5 * np.sum(z**2, axis=2)
+
     theta_u, train = rng.normal(size=(fresh, D)), rng.normal(size=(2000, D))
     x_fresh, x_train = simulate(theta_u), simulate(train)
-    x_o = simulate(np.array([[0.3, -0.4, 0.2]]))[0] + x_shift
+    x_o = simulate(np.array([[0.3, -0.4, 0.2, 0.1]]))[0] + x_shift
     prior_u, posterior_u = rng.normal(size=(4000, D)), posterior(x_o[None], 2000)[0]
+    draws_u = posterior(x_fresh, L)
     low, high = np.quantile(physical(prior_u), [0.05, 0.95], axis=0)
     evidence = Evidence(
         names=NAMES,
@@ -57,9 +66,12 @@ def build(seed: int = 0, *, factor: float = 1.0, shift: float = 0.0, fresh: int 
         posterior=physical(posterior_u),
         prior_interval=(low, high),
         x_o=x_o,
+        outside=np.arange(K) >= K - 2,
         x_fresh=x_fresh,
         theta_u_fresh=theta_u,
-        fresh_draws_u=posterior(x_fresh, L),
+        fresh_draws_u=draws_u,
+        fresh_log_q=log_density(x_fresh, theta_u[:, None])[:, 0],
+        fresh_draws_log_q=log_density(x_fresh, draws_u),
         x_train=x_train,
         holdout=replay(rng),
         holdout_before=replay(rng, draws=1, spread=0.0, error=1.0),
@@ -67,6 +79,11 @@ def build(seed: int = 0, *, factor: float = 1.0, shift: float = 0.0, fresh: int 
         failed_fraction=0.0,
     )
     return replace(evidence, **changes)
+
+
+@pytest.fixture(scope="session")
+def build_evidence() -> MakeEvidence:
+    return build
 
 
 @pytest.fixture

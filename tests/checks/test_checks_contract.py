@@ -20,7 +20,7 @@ def test_contract(member: Check, make_evidence: Callable[..., Evidence]) -> None
     bad = replace(
         make_evidence(0, factor=0.3, x_shift=40.0),
         posterior_u=good.prior_u + 3.0,
-        posterior=good.prior,
+        posterior=np.column_stack([good.prior[:, 0], 1 / good.prior[:, 0], good.prior[:, 2:]]),
         holdout_after=None,
         holdout=None,
         failed_fraction=0.5,
@@ -43,9 +43,13 @@ def test_every_module_of_the_package_is_registered() -> None:
         "support",
         "prior_edges",
         "contraction",
+        "identified",
         "replay_error",
         "predictive_coverage",
         "sbc",
+        "tarp",
+        "expected_coverage",
+        "lc2st",
         "simulation_failures",
     ]
 

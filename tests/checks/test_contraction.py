@@ -17,9 +17,9 @@ def test_identified_parameters_pass(make_evidence: Callable[..., Evidence]) -> N
 
 
 def test_known_contraction_is_recovered(make_evidence: Callable[..., Evidence]) -> None:
-    u = 0.2 + 0.5 * np.random.default_rng(1).normal(size=(4000, 3))
+    u = 0.2 + 0.5 * np.random.default_rng(1).normal(size=(4000, 4))
     finding = contraction.check(replace(make_evidence(0), posterior=np.exp(0.5 * u)))
-    assert list(finding.values.values()) == pytest.approx([0.75] * 3, abs=0.03)
+    assert list(finding.values.values()) == pytest.approx([0.75] * 4, abs=0.03)
 
 
 def test_a_parameter_that_was_not_identified_is_named(make_evidence: Callable[..., Evidence]) -> None:
@@ -33,7 +33,7 @@ def test_a_parameter_that_was_not_identified_is_named(make_evidence: Callable[..
 
 def test_nothing_identified_fails(make_evidence: Callable[..., Evidence]) -> None:
     evidence = make_evidence(0)
-    posterior = np.exp(0.5 * np.random.default_rng(3).normal(size=(2000, 3)))
+    posterior = np.exp(0.5 * np.random.default_rng(3).normal(size=(2000, 4)))
     finding = contraction.check(replace(evidence, posterior=posterior))
     assert finding.status == "fail"
     assert finding.remedy.startswith("nothing was learned")

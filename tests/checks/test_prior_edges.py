@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 
 from sbical.checks import prior_edges
 from sbical.checks.base import Evidence
@@ -22,15 +23,17 @@ def at(evidence: Evidence, column: int, u: float, sd: float, *, low: float = 1.0
 def test_posterior_inside_the_prior_passes(make_evidence: Callable[..., Evidence]) -> None:
     finding = prior_edges.check(make_evidence(0))
     assert finding.status == "pass"
-    assert set(finding.values) == {f"{n}.{side}" for n in ("kp", "damping", "friction") for side in ("low", "high")}
+    assert set(finding.values) == {f"{n}.{side}" for n in ("kp", "damping", "friction", "armature") for side in ("low", "high")}
 
 
 def test_mass_at_the_high_edge_warns_and_names_it(make_evidence: Callable[..., Evidence]) -> None:
-    finding = prior_edges.check(at(make_evidence(0), 1, 1.7, 0.5))
+    evidence = make_evidence(0)
+    finding = prior_edges.check(at(evidence, 1, 1.7, 0.5))
     assert finding.status == "warn"
-    assert finding.values["damping.high"] == pytest.approx(0.30, abs=0.05)  # 1 - Φ((1.96 - 1.7) / 0.5)
+    edge = np.quantile(evidence.prior_u[:, 1], 0.975)  # 1.96, as far as its draws tell
+    assert finding.values["damping.high"] == pytest.approx(ndtr((1.7 - edge) / 0.5), abs=0.03)
     assert finding.figure.startswith("posterior mass at an edge of the prior: damping (high edge)")
-    assert finding.remedy.startswith("widen the prior of 'damping' above 3.6")
+    assert finding.remedy.startswith(f"widen the prior of 'damping' above {1.0 + np.exp(0.5 * edge):.3g}")
 
 
 def test_median_beyond_an_edge_fails(make_evidence: Callable[..., Evidence]) -> None:

@@ -4,35 +4,63 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from sbical.checks import support
 from sbical.checks.base import Evidence
 
 
+def moved(evidence: Evidence, feature: int, by: float) -> Evidence:
+    x_o = evidence.x_o.copy()
+    x_o[feature] += by
+    return replace(evidence, x_o=x_o)
+
+
 def test_observation_from_the_model_passes(make_evidence: Callable[..., Evidence]) -> None:
     finding = support.check(make_evidence(0))
     assert finding.status == "pass"
-    assert finding.values["share_farther"] > 0.01
+    assert {"inside.p", "outside.p"} <= set(finding.values)
 
 
-def test_share_farther_is_uniform_for_simulated_observations(make_evidence: Callable[..., Evidence]) -> None:
-    evidence = make_evidence(0)
-    shares = [
-        support.check(replace(evidence, x_o=x, x_fresh=evidence.x_fresh[100:])).values["share_farther"] for x in evidence.x_fresh[:60]
-    ]
-    assert 0.35 < np.mean(shares) < 0.65
+def test_p_is_uniform_and_warnings_are_as_rare_as_stated(make_evidence: Callable[..., Evidence]) -> None:
+    evidence = make_evidence(0, fresh=600)
+    held_out = replace(evidence, x_fresh=evidence.x_fresh[300:])
+    findings = [support.check(replace(held_out, x_o=x)) for x in evidence.x_fresh[:300]]
+    for part in ("inside.p", "outside.p"):
+        assert 0.43 < np.mean([f.values[part] for f in findings]) < 0.57
+    assert sum(f.status != "pass" for f in findings) <= 8  # 3 expected at 1 %, three sigma
+    assert all(f.status != "fail" for f in findings)
 
 
-def test_observation_outside_warns_and_far_outside_fails(make_evidence: Callable[..., Evidence]) -> None:
-    evidence = make_evidence(0)
-    outside = np.zeros_like(evidence.x_o)
-    outside[3] = 1.0
-    near = support.check(replace(evidence, x_o=evidence.x_o + 4.0 * outside))
-    far = support.check(replace(evidence, x_o=evidence.x_o + 30.0 * outside))
+def test_observation_farther_along_warns_and_far_along_fails(make_evidence: Callable[..., Evidence]) -> None:
+    near, far = (support.check(moved(make_evidence(0), 3, by)) for by in (5.0, 30.0))
     assert (near.status, far.status) == ("warn", "fail")
-    assert far.values["worst_feature"] == 3
-    assert far.values["ratio"] > 3
-    assert "widen the priors, add the missing effect" in far.remedy
+    assert far.values["inside.feature"] == 3
+    assert far.values["inside.ratio"] > 3
+    assert far.remedy.startswith("the robot moves as simulations do, but farther: widen the priors")
+    assert "no simulation does" not in far.remedy
+
+
+def test_motion_that_no_simulation_makes_warns_and_fails_at_three_times_the_rms(make_evidence: Callable[..., Evidence]) -> None:
+    evidence = make_evidence(0)
+    limit = float(np.quantile(evidence.x_fresh[:, 11], 0.99) - evidence.x_o[11])
+    near, far = (support.check(moved(evidence, 11, limit + np.log(times))) for times in (2.8, 3.2))
+    assert (near.status, far.status) == ("warn", "fail")
+    assert far.values["outside.ratio"] == pytest.approx(3.2)
+    assert far.remedy.startswith("the robot moves as no simulation does: add the missing effect")
+
+
+def test_less_noise_than_any_simulation_only_warns(make_evidence: Callable[..., Evidence]) -> None:
+    finding = support.check(moved(make_evidence(0), 11, -50.0))
+    assert finding.status == "warn"
+    assert finding.remedy.startswith("the robot's signals hold less noise than any simulation")
+
+
+def test_few_simulations_warn_only_beyond_all_of_them(make_evidence: Callable[..., Evidence]) -> None:
+    evidence = make_evidence(0)
+    few = replace(evidence, x_fresh=evidence.x_fresh[:60])
+    assert support.check(few).status == "pass"
+    assert support.check(moved(few, 3, 8.0)).status == "warn"
 
 
 def test_feature_that_never_varies_is_outside_when_it_differs(make_evidence: Callable[..., Evidence]) -> None:
@@ -42,6 +70,7 @@ def test_feature_that_never_varies_is_outside_when_it_differs(make_evidence: Cal
         return np.concatenate([x, np.full((*x.shape[:-1], 1), value)], axis=-1)
 
     fields = {"x_train": with_constant(evidence.x_train, 1.0), "x_fresh": with_constant(evidence.x_fresh, 1.0)}
+    fields["outside"] = np.append(evidence.outside, False)
     assert support.check(replace(evidence, x_o=with_constant(evidence.x_o, 1.0), **fields)).status == "pass"
     assert support.check(replace(evidence, x_o=with_constant(evidence.x_o, 1.1), **fields)).status == "fail"
 
