@@ -1,0 +1,37 @@
+"""The amortized route: one estimator over the whole prior, which serves every robot that runs the same protocol."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from sbical.fanout import SimulationSet
+from sbical.plan import Plan
+from sbical.route import DRAWS, FRESH, RANKED, Learned, features, ranked, summarised, train
+from sbical.runner import Runner
+from sbical.training import Training
+
+
+def learn(runner: Runner, plan: Plan, training: Training) -> Learned:
+    """Simulate draws of the prior, train on their summaries, condition on the recordings.
+
+    Raises SimulationError if most simulations fail.
+    """
+    prior, experiment = plan.prior, plan.experiment.spread()
+    theta = prior.sample(plan.total, plan.seed)
+    summary, simulated = summarised(runner, "simulate", theta, experiment)
+    trained_on, fresh = rows(simulated, slice(None, -FRESH)), rows(simulated, slice(-FRESH, None))
+    theta_u = prior.to_unconstrained(trained_on.theta[trained_on.ok])
+    estimator = train(runner, theta_u, features(trained_on)[trained_on.ok], seed=plan.seed, training=training)
+    x_o = summary.observed(plan.experiment)
+    x, truths = features(fresh)[fresh.ok], prior.to_unconstrained(fresh.theta[fresh.ok])
+    with runner.timed("checks"):
+        draws = estimator.sample_many(x, RANKED, seed=plan.seed + 3)
+        judged = ranked(estimator, truths, x, draws)
+    return Learned(summary, estimator, x_o, estimator.condition(x_o).sample(DRAWS, seed=plan.seed + 1), trained_on, fresh, judged)
+
+
+def rows(simulated: SimulationSet, part: slice) -> SimulationSet:
+    """Some simulations of a summarised set."""
+    return replace(
+        simulated, theta=simulated.theta[part], seeds=simulated.seeds[part], status=simulated.status[part], x=features(simulated)[part]
+    )

@@ -1,0 +1,114 @@
+"""What every route to a posterior gives back, and the steps that routes share."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from sbical import estimator as estimators
+from sbical.errors import SimulationError
+from sbical.estimator import Estimator
+from sbical.experiment import Experiment
+from sbical.fanout import SimulationSet
+from sbical.importance import Importance
+from sbical.linear_summary import LinearSummary
+from sbical.local_estimator import LocalEstimator
+from sbical.runner import Runner, enough
+from sbical.summary import Summary, fit_summary
+from sbical.training import Training
+
+#: Draws of the posterior, the table that is exported; replays use the first ``REPLAYED`` of them.
+DRAWS, REPLAYED = 2000, 200
+#: Ranks of the tests of calibration are among this many draws.
+RANKED = 200
+#: Simulations that the summary is fitted on; they keep their trajectories, so memory limits them.
+PILOT = 600
+#: Simulations that the estimator never sees, for the checks (Talts et al. 2018).
+FRESH = 300
+
+
+@dataclass(frozen=True, eq=False)
+class Ranked:
+    """Fresh simulations' truths (m, d), draws of their posteriors (m, L, d), and log densities (m,) and (m, L) of both."""
+
+    theta_u: np.ndarray
+    draws_u: np.ndarray
+    log_q: np.ndarray
+    draws_log_q: np.ndarray
+
+    @classmethod
+    def none(cls, d: int) -> Ranked:
+        """Where the estimator's own calibration decides nothing."""
+        return cls(np.empty((0, d)), np.empty((0, 0, d)), np.empty(0), np.empty((0, 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """A posterior and what it rests on.
+
+    ``x_o`` (k,): summary of the recordings; ``posterior_u`` (n, d) draws; ``trained_on`` and ``fresh`` are summarised simulations;
+    ``importance`` holds the weights where the likelihood corrected the estimator, ``statistics`` per draw (n,) what ArviZ keeps of
+    them, ``errors`` (n, windows, k) the initial errors that belong to the draws.
+    """
+
+    summary: Summary | LinearSummary
+    estimator: Estimator | LocalEstimator
+    x_o: np.ndarray
+    posterior_u: np.ndarray
+    trained_on: SimulationSet
+    fresh: SimulationSet
+    ranked: Ranked
+    importance: Importance | None = None
+    errors: np.ndarray | None = None
+    statistics: Mapping[str, np.ndarray] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def summarised(runner: Runner, stage: str, theta: np.ndarray, experiment: Experiment) -> tuple[Summary, SimulationSet]:
+    """Simulate theta (n, d), fit a summary on the first ``PILOT`` of them, and summarise all.
+
+    Raises SimulationError if most simulations fail.
+    """
+    some = min(PILOT, max(len(theta) // 3, 100))
+    pilot = enough(runner.simulate(stage, theta[:some], experiment))
+    if pilot.trajectories is None:
+        raise SimulationError("the pilot simulations returned no trajectories")
+    summary = fit_summary(pilot.trajectories, experiment)
+    own = replace(pilot, x=summary(pilot.trajectories), trajectories=None)
+    rest = enough(runner.simulate(stage, theta[some:], experiment, summary=summary))
+    return summary, joined(own, rest)
+
+
+def joined(first: SimulationSet, second: SimulationSet) -> SimulationSet:
+    """Two summarised sets as one."""
+    columns = {k: np.concatenate([getattr(first, k), getattr(second, k)]) for k in ("theta", "seeds", "status")}
+    return SimulationSet(**columns, x=np.concatenate([features(first), features(second)]), seconds_per_simulation=second.seconds_per_simulation)
+
+
+def features(simulated: SimulationSet) -> np.ndarray:
+    """Summaries (n, k) of a set, failed rows NaN."""
+    if simulated.x is None:
+        raise SimulationError("these simulations were not summarised")
+    return simulated.x
+
+
+def train(runner: Runner, theta_u: np.ndarray, x: np.ndarray, *, seed: int, training: Training) -> Estimator:
+    """Fit the ensemble on theta_u (n, d) and x (n, k), and show how far it is."""
+    with runner.timed("training"), runner.progress.stage("train (epochs)", training.total(len(theta_u))) as bar:
+        done = 0
+
+        def advance(now: int, total: int, loss: float) -> None:
+            nonlocal done
+            bar.advance(now - done, f"held-out loss {loss:.2f} nats")
+            done = now
+
+        return estimators.fit(theta_u, x, seed=seed, training=training, progress=advance)
+
+
+def ranked(estimator: Estimator, theta_u: np.ndarray, x: np.ndarray, draws_u: np.ndarray) -> Ranked:
+    """Fresh truths theta_u (m, d) with summaries x (m, k) and posterior draws (m, L, d)."""
+    m, count, d = draws_u.shape
+    log_q = estimator.log_prob_pairs(draws_u.reshape(-1, d), np.repeat(x, count, axis=0)).reshape(m, count)
+    return Ranked(theta_u, draws_u, estimator.log_prob_pairs(theta_u, x), log_q)
