@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sbi.neural_nets.estimators import ConditionalDensityEstimator
 
 #: Layout of estimator.pt; raised when an older file can no longer be read.
-FORMAT = 1
+FORMAT = 2
 _FOREIGN = "is not an estimator that sbical saved; give the estimator.pt of a calibration"
 _FEWEST = 100
 #: Rows that pass through a flow at once: bounds memory, and stays in the cache (a fifth faster than 50,000).
