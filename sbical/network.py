@@ -9,6 +9,7 @@ A mixture follows a posterior that is much narrower than its prior and has sever
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from sbi.neural_nets.estimators.base import ConditionalDensityEstimator
@@ -17,6 +18,8 @@ from torch.nn import functional
 
 #: Log scales are kept within +- this: e^-9 of a standard deviation is narrower than any simulation resolves.
 _LOG_SCALE = 9.0
+#: Layers of each parameter's own network between the one that takes the inputs and the one that gives the mixture.
+_HIDDEN = 2
 
 
 class AutoregressiveMixture(ConditionalDensityEstimator):
@@ -32,7 +35,8 @@ class AutoregressiveMixture(ConditionalDensityEstimator):
         super().__init__(nn.Sequential(*layers), torch.Size([dims]), torch.Size([features]))
         self.context = nn.Linear(widths[-1], dims * head)
         self.inputs = nn.Parameter(_uniform(dims, dims, head, fan_in=dims))
-        self.hidden, self.hidden_bias = nn.Parameter(_uniform(dims, head, head)), nn.Parameter(_uniform(dims, 1, head, fan_in=head))
+        self.hidden = nn.Parameter(_uniform(_HIDDEN, dims, head, head))
+        self.hidden_bias = nn.Parameter(_uniform(_HIDDEN, dims, 1, head, fan_in=head))
         self.output = nn.Parameter(0.1 * _uniform(dims, head, 3 * components + 2))
         # equal weights, centres side by side, each half a standard deviation wide
         equal = torch.cat([torch.zeros(components), torch.linspace(-1.5, 1.5, components), torch.full((components,), -0.7), torch.zeros(2)])
@@ -42,6 +46,13 @@ class AutoregressiveMixture(ConditionalDensityEstimator):
         self.components = components
         self.before: Tensor
         self.register_buffer("before", torch.ones(dims, dims).triu(1), persistent=False)
+
+    def groups(self, decay: float) -> list[dict[str, Any]]:
+        """Parameters for an optimiser: weight decay for what reads the summaries, none for the rest."""
+        reading = [*self.net.parameters(), *self.context.parameters()]
+        known = {id(p) for p in reading}
+        rest = [p for p in self.parameters() if id(p) not in known]
+        return [{"params": reading, "weight_decay": decay}, {"params": rest, "weight_decay": 0.0}]
 
     def log_prob(self, input: Tensor, condition: Tensor, **_: object) -> Tensor:  # noqa: A002 (sbi's name)
         """(s, b) log density of input (s, b, d) given condition (b, k)."""
@@ -78,7 +89,8 @@ class AutoregressiveMixture(ConditionalDensityEstimator):
         seen = self.before[:, which]
         weights = (self.inputs[:, which] * seen.unsqueeze(-1)).flatten(1)
         a = functional.silu(read[which] + (z @ weights).unflatten(-1, (seen.shape[1], -1)).transpose(0, 1))
-        a = functional.silu(torch.baddbmm(self.hidden_bias[which], a, self.hidden[which]))
+        for weight, bias in zip(self.hidden, self.hidden_bias, strict=True):
+            a = functional.silu(torch.baddbmm(bias[which], a, weight[which]))
         out = torch.baddbmm(self.output_bias[which], a, self.output[which]).transpose(0, 1)
         logits, centres, log_scales, both = out.split([self.components] * 3 + [2], -1)
         location = both[..., 0] + linear[:, which] + z @ (self.linear_inputs[:, which] * seen)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from sbical.errors import SimulationError
 
 if TYPE_CHECKING:
-    from sbi.neural_nets.estimators import ConditionalDensityEstimator
+    from sbical.network import AutoregressiveMixture
 
 #: Steps over which the learning rate rises.
 WARM_UP = 50
@@ -32,8 +32,8 @@ class Training:
     ``trunk``, ``head`` and ``components`` size a member's network, see ``network.AutoregressiveMixture``. ``epochs`` is raised
     where it would mean fewer than ``steps`` optimiser steps. The learning rate rises over ``WARM_UP`` steps and falls to 0 along
     a cosine, weights are averaged over the steps with factor ``averaging``, and those of the best epoch on the ``holdout``
-    share are kept, which each member draws anew. ``decay`` is AdamW's weight decay summed over a run at the peak rate: per step it
-    would bind more the more simulations there are, and it is for few that it is needed.
+    share are kept, which each member draws anew. ``decay`` is AdamW's weight decay, summed over a run at the peak rate, of
+    what reads the summaries; what bends one parameter by the others decays not.
     """
 
     members: int = 4
@@ -72,11 +72,11 @@ class Training:
 class Trained(NamedTuple):
     """A member and its validation loss at the best epoch [nats]."""
 
-    flow: ConditionalDensityEstimator
+    flow: AutoregressiveMixture
     loss: float
 
 
-def build(dims: int, features: int, training: Training) -> ConditionalDensityEstimator:
+def build(dims: int, features: int, training: Training) -> AutoregressiveMixture:
     """An untrained member over ``dims`` parameters given ``features`` summaries, weights from torch's random state."""
     # sbi takes seconds to import; only training and reading an estimator back need it
     from sbical.network import AutoregressiveMixture
@@ -100,8 +100,8 @@ def train(
         averaged, kept = copy.deepcopy(flow).eval(), copy.deepcopy(flow).eval()
         order = torch.randperm(n)
         validation, rest = order[:held], order[held:]
-        decay = training.decay / (training.learning_rate * epochs * per_epoch)
-        optimiser = torch.optim.AdamW(flow.parameters(), lr=training.learning_rate, weight_decay=decay, fused=True)
+        groups = flow.groups(training.decay / (training.learning_rate * epochs * per_epoch))
+        optimiser = torch.optim.AdamW(groups, lr=training.learning_rate, fused=True)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, partial(_rate, steps=epochs * per_epoch))
         for epoch in range(epochs):
             for i, rows in enumerate(rest[torch.randperm(len(rest))].split(training.batch)):
