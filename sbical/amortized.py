@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from sbical.fanout import SimulationSet
 from sbical.plan import Plan
-from sbical.route import DRAWS, FRESH, RANKED, Learned, features, ranked, summarised, train
+from sbical.route import DRAWS, FRESH, RANKED, Learned, features, ranked, rows, summarised, train
 from sbical.runner import Runner
 from sbical.training import Training
 
@@ -28,10 +25,3 @@ def learn(runner: Runner, plan: Plan, training: Training) -> Learned:
         draws = estimator.sample_many(x, RANKED, seed=plan.seed + 3)
         judged = ranked(estimator, truths, x, draws)
     return Learned(summary, estimator, x_o, estimator.condition(x_o).sample(DRAWS, seed=plan.seed + 1), trained_on, fresh, judged)
-
-
-def rows(simulated: SimulationSet, part: slice) -> SimulationSet:
-    """Some simulations of a summarised set."""
-    return replace(
-        simulated, theta=simulated.theta[part], seeds=simulated.seeds[part], status=simulated.status[part], x=features(simulated)[part]
-    )

@@ -14,11 +14,13 @@ import sbical
 from sbical import loading, output, store
 from sbical.checks import Verdict, contraction, identified, judge, prior_edges, support
 from sbical.checks.base import Evidence, Finding
-from sbical.errors import OutputError, SimulatorError
+from sbical.errors import ExperimentError, OutputError, SimulatorError
 from sbical.estimator import Estimator, load_estimator
 from sbical.experiment import Experiment
 from sbical.exports import ranges
 from sbical.fanout import SimulationSet
+from sbical.linear_summary import LinearSummary
+from sbical.local_estimator import LocalEstimator, load_local_estimator
 from sbical.posterior import Posterior
 from sbical.prior import Prior, load_prior
 from sbical.protocol import same_protocol
@@ -31,7 +33,7 @@ from sbical.simulator import Simulator
 from sbical.summary import Summary
 
 #: What every file of ranges says about where it came from.
-ORIGIN = ("sbical", "created", "simulator", "timestep", "integrator", "seed")
+ORIGIN = ("sbical", "created", "simulator", "timestep", "integrator", "seed", "method")
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +68,8 @@ class Calibration:
     simulator: Simulator
     prior: Prior
     experiment: Experiment
-    summary: Summary
-    estimator: Estimator
+    summary: Summary | LinearSummary
+    estimator: Estimator | LocalEstimator
     simulations: SimulationSet
     fresh: SimulationSet
     posterior: Posterior
@@ -130,8 +132,13 @@ class Calibration:
     def infer(self, recordings: Sequence[Recording], *, draws: int = 2000, seed: int = 0) -> Inference:
         """Posterior of another robot that ran the same protocol: no new simulation, no new training.
 
-        Raises ExperimentError that names what differs in its commands, conditions or length.
+        Raises ExperimentError that names what differs in its commands, conditions or length, or if this calibration is local.
         """
+        if self.provenance["method"] != "amortized" or not (isinstance(self.summary, Summary) and isinstance(self.estimator, Estimator)):
+            raise ExperimentError(
+                "this calibration is local: it knows the posterior of its own recordings only. Calibrate with method = amortized "
+                "(--method amortized) to serve other robots, or calibrate this robot on its own"
+            )
         experiment = same_protocol(self.experiment, recordings, self.simulator.columns)
         x_o = self.summary.observed(experiment)
         u = self.estimator.condition(x_o).sample(draws, seed=seed)
@@ -167,6 +174,7 @@ class Calibration:
             outside=self.summary.outside, x_train=x[self.simulations.ok], x_fresh=fresh[self.fresh.ok],
             theta_u_fresh=self.prior.to_unconstrained(self.fresh.theta[self.fresh.ok]),
             fresh_draws_u=np.empty((0, 0, len(self.prior.names))), fresh_log_q=np.empty(0), fresh_draws_log_q=np.empty((0, 0)),
+            importance=None,
             holdout=None, holdout_before=None, holdout_after=None, failed_fraction=1 - float(self.simulations.ok.mean()),
         )  # fmt: skip
 
@@ -222,6 +230,8 @@ def load_calibration(folder: str | Path, *, prior: Prior | None = None) -> Calib
     if lost:
         raise OutputError(f"{path / 'provenance.json'} has lost {', '.join(lost)}; calibrate again")
     simulator = _load_simulator(path, str(origin["simulator"]))
+    summary = store.load_summary(path / "summary.npz")
+    read = load_estimator if isinstance(summary, Summary) else load_local_estimator
     held = store.load_replays(path / "holdout.npz")
     if not {"holdout", "before", "after"} <= set(held):
         raise OutputError(f"{path / 'holdout.npz'} has lost a replay; calibrate again")
@@ -231,7 +241,7 @@ def load_calibration(folder: str | Path, *, prior: Prior | None = None) -> Calib
     return Calibration(
         simulator=simulator, prior=(prior or load_prior(path / "prior.toml")).restricted(simulator.parameters),
         experiment=store.load_experiment(path / "experiment.npz"),
-        summary=store.load_summary(path / "summary.npz"), estimator=load_estimator(path / "estimator.pt"),
+        summary=summary, estimator=read(path / "estimator.pt"),
         simulations=store.load_simulations(path / "simulations.npz"), fresh=store.load_simulations(path / "fresh.npz"), posterior=posterior,
         verdict=Verdict.from_dict(_read_json(path / "verdict.json", path)),
         replays=Replays(posterior.predictive, held["holdout"], held["before"], held["after"]),

@@ -13,7 +13,7 @@ import zipfile
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from sbi.neural_nets.estimators import ConditionalDensityEstimator
 
 #: Layout of estimator.pt; raised when an older file can no longer be read.
-FORMAT = 1
+FORMAT = 2
 _FOREIGN = "is not an estimator that sbical saved; give the estimator.pt of a calibration"
 _FEWEST = 100
 #: Rows that pass through a flow at once: bounds memory, and stays in the cache (a fifth faster than 50,000).
@@ -129,19 +129,16 @@ class Estimator:
         mixture = torch.logsumexp(torch.stack(parts), 0) - math.log(len(self.members))
         return mixture.numpy() - self.scaling.log_scale
 
-    def save(self, path: str | Path) -> None:
-        """State dicts and plain values, readable without unpickling code. Raises OutputError if the file cannot be written."""
-        content = {
+    def state(self) -> dict[str, Any]:
+        """State dicts and plain values, as ``save`` writes them."""
+        return {
             "format": FORMAT, "training": asdict(self.training), "losses": list(self.losses), "scaling": dict(vars(self.scaling)),
             "members": [flow.state_dict() for flow in self.members],
         }  # fmt: skip
-        buffer = io.BytesIO()  # torch itself does not say why a disk refuses
-        torch.save(content, buffer)
-        try:
-            Path(path).write_bytes(buffer.getvalue())
-        except OSError as error:
-            reason = error.strerror or error
-            raise OutputError(f"cannot write the estimator to {path}: {reason}; give a writable folder with free space") from error
+
+    def save(self, path: str | Path) -> None:
+        """State dicts and plain values, readable without unpickling code. Raises OutputError if the file cannot be written."""
+        write_state(self.state(), path)
 
     def _checked(self, x: np.ndarray) -> np.ndarray:
         x, k = np.asarray(x, dtype=np.float64), len(self.scaling.x_centre)
@@ -172,11 +169,19 @@ def fit(theta_u: np.ndarray, x: np.ndarray, *, seed: int, training: Training | N
     return Estimator(tuple(members), scaling, training, tuple(losses))
 
 
-def load_estimator(path: str | Path) -> Estimator:
-    """Read back what ``Estimator.save`` wrote, without unpickling code.
+def write_state(content: dict[str, Any], path: str | Path) -> None:
+    """Tensors and plain values into a file. Raises OutputError if it cannot be written."""
+    buffer = io.BytesIO()  # torch itself does not say why a disk refuses
+    torch.save(content, buffer)
+    try:
+        Path(path).write_bytes(buffer.getvalue())
+    except OSError as error:
+        reason = error.strerror or error
+        raise OutputError(f"cannot write the estimator to {path}: {reason}; give a writable folder with free space") from error
 
-    Raises OutputError for a file that is missing, foreign, damaged, or of another version's layout.
-    """
+
+def read_state(path: str | Path) -> dict[str, Any]:
+    """What ``write_state`` wrote, without unpickling code. Raises OutputError for a file that is missing, foreign or damaged."""
     if not Path(path).is_file():
         raise OutputError(f"there is no estimator at {path}; give the estimator.pt of a calibration")
     if not zipfile.is_zipfile(path):
@@ -188,6 +193,19 @@ def load_estimator(path: str | Path) -> Estimator:
         raise OutputError(f"{path} {_FOREIGN} ({type(error).__name__})") from error
     if not isinstance(content, dict) or "format" not in content:
         raise OutputError(f"{path} {_FOREIGN}")
+    return content
+
+
+def load_estimator(path: str | Path) -> Estimator:
+    """Read back what ``Estimator.save`` wrote, without unpickling code.
+
+    Raises OutputError for a file that is missing, foreign, damaged, or of another version's layout.
+    """
+    return from_state(read_state(path), path)
+
+
+def from_state(content: dict[str, Any], path: str | Path) -> Estimator:
+    """The estimator of a ``state``; ``path`` is where it came from, for messages. Raises OutputError if it is no such state."""
     if content["format"] != FORMAT:
         fix = "calibrate again, or use the version that wrote it"
         raise OutputError(f"{path} has layout {content['format']}, this sbical reads layout {FORMAT}; {fix}")

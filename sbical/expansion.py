@@ -162,7 +162,7 @@ def expand(problem: Problem, fits: Sequence[Fit], covariances: Sequence[np.ndarr
     for fit, covariance in zip(fits, covariances, strict=True):
         normal = Normal.of(target, fit.by_u, fit.by_error, fit.noise)
         box = Box.around(fit.u, covariance, target.centre, target.spread, RADIUS)
-        summary = linear_summary(target, fit, target.channel, labels, [names[k] for k in target.motion])
+        summary = linear_summary(target, fit, target.channel, labels, [str(names[int(k)]) for k in target.motion])
         out.append(Expansion(fit, normal, box, summary))
     return out
 

@@ -101,7 +101,8 @@ def fit(clean: Clean, target: Target, starts: np.ndarray, *, iterations: int = 3
         return []
     by_u, by_error = derivatives(clean, target, np.stack([s.u for s in kept]), np.stack([s.errors for s in kept]))
     return [
-        Fit(s.u, s.errors, s.clean, s.noise, s.merit, np.nan_to_num(a), np.nan_to_num(b)) for s, a, b in zip(kept, by_u, by_error, strict=True)
+        Fit(s.u, s.errors, s.clean, s.noise, s.merit, np.nan_to_num(a), np.nan_to_num(b))
+        for s, a, b in zip(kept, by_u, by_error, strict=True)
     ]
 
 

@@ -43,7 +43,7 @@ class Importance:
     def k_hat(self) -> float:
         """Shape of the weights' tail by Pareto-smoothed importance sampling; inf if hardly any draw has weight."""
         # imported late: arviz takes a second; it expects log likelihoods, whose negative is the weight
-        from arviz_stats.base import array_stats
+        from arviz_stats.base.array import array_stats
 
         used = self.log_weights[np.isfinite(self.log_weights)]
         if len(used) < 25:

@@ -42,6 +42,11 @@ class LinearSummary:
     level: np.ndarray
     labels: tuple[str, ...]
 
+    @property
+    def outside(self) -> np.ndarray:
+        """(k,) bool: features that measure what the linear estimate and its bends do not explain."""
+        return np.array([label.startswith("residual ") for label in self.labels])
+
     def __call__(self, trajectories: Trajectories) -> np.ndarray:
         """Summaries (n, p + b + g); NaN rows for failed simulations."""
         # each row on its own: a matrix product rounds differently for different numbers of rows
@@ -97,5 +102,15 @@ def linear_summary(target: Target, mode: Fit, group: np.ndarray, labels: Sequenc
     none = np.empty((0, len(mode.clean)))
     shifts = tuple(f"shift {i} ({name})" for i, name in enumerate(names))
     return LinearSummary(
-        mode.clean, gain, reduced @ root, mode.by_error, error_gain, none, none.T, target.window, group, level, (*shifts, *(f"residual {n}" for n in labels))
+        mode.clean,
+        gain,
+        reduced @ root,
+        mode.by_error,
+        error_gain,
+        none,
+        none.T,
+        target.window,
+        group,
+        level,
+        (*shifts, *(f"residual {n}" for n in labels)),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.stats import multivariate_t
@@ -18,10 +19,14 @@ from sbical.chart import ChartedEstimator
 from sbical.errors import SimulationError
 from sbical.expansion import Expansion, Problem, expand, refit, sensitivity, target_of
 from sbical.experiment import Experiment
+from sbical.fanout import SimulationSet
 from sbical.importance import Importance
+from sbical.local_estimator import LocalEstimator, Part
 from sbical.modes import find_modes
 from sbical.noise import NoiseModel
+from sbical.plan import Plan
 from sbical.prior import Prior
+from sbical.route import DRAWS, FRESH, Learned, Ranked
 from sbical.runner import Runner, enough
 from sbical.summary import flatten
 from sbical.training import Training
@@ -29,9 +34,9 @@ from sbical.training import Training
 #: The samples that a window's initial state was read from are part of its likelihood too. Knowing it so many times less well
 #: beforehand counts them (nearly) once.
 DIFFUSE = 5.0
-#: Shares of the budget: prior draws to start from, training of one round, fresh simulations for the checks, draws that are weighted to
-#: see whether another round is needed, and in the end.
-PILOT, TRAIN, FRESH, TRIAL, FINAL = 0.07, 0.25, 0.02, 0.05, 0.18
+#: Shares of the budget: prior draws to start from, training of one round, draws that are weighted to see whether another round is
+#: needed, and in the end.
+PILOT, TRAIN, TRIAL, FINAL = 0.07, 0.25, 0.05, 0.18
 ROUNDS = 3
 #: Another round is not worth its simulations above this efficiency of the weights.
 GOOD = 0.75
@@ -43,13 +48,18 @@ LEAST_SHARE = 0.15
 BENT = 200
 #: A round with fewer effective draws than this per parameter says too little of the posterior's shape.
 FEWEST = 4.0
+#: What is left to learn around a mode is little: one member is enough, and the weights correct it.
+TRAINING = Training(members=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """A mode with its trained estimator, its summary of the recording x_o (k,), and its share of the proposal."""
+    """A mode with what was simulated there, its trained estimator, its summary of the recording x_o (k,), and its share of the
+    proposal.
+    """
 
     at: Expansion
+    simulated: SimulationSet
     estimator: ChartedEstimator
     x_o: np.ndarray
     share: float
@@ -77,7 +87,27 @@ class LocalPosterior:
     components: tuple[Component, ...]
     weighted: Weighted
     rounds: int
-    notes: tuple[str, ...]
+
+
+def learn(runner: Runner, plan: Plan, training: Training) -> Learned:
+    """The posterior of the plan's recordings; its simulator must have an explicit likelihood.
+
+    Raises SimulationError if no simulation comes near the recordings, or most of those around them fail.
+    """
+    found = explicit(runner, plan.prior, plan.experiment, budget=plan.total - FRESH, seed=plan.seed, training=training)
+    weighted, rng = found.weighted, np.random.default_rng([plan.seed, 2])
+    best = max(found.components, key=lambda c: c.share)
+    u, errors = best.at.propose(FRESH, rng)
+    experiment = plan.experiment.diffuse(DIFFUSE)
+    fresh = runner.simulate("fresh", plan.prior.to_constrained(u), experiment, summary=best.at.summary, errors=errors)
+    rows = weighted.importance.resample(DRAWS, rng)
+    estimator = LocalEstimator(tuple(Part(c.share, c.at.summary, c.x_o, c.estimator) for c in found.components))
+    statistics = {"log_weight": weighted.importance.log_weights[rows], "log_posterior": weighted.log_target[rows]}
+    notes = [f"local route: {len(found.components)} mode(s), {found.rounds} round(s), {runner.count} simulations so far"]
+    return Learned(
+        best.at.summary, estimator, best.x_o, weighted.u[rows], best.simulated, fresh, Ranked.none(len(plan.prior.names)),
+        weighted.importance, weighted.errors[rows], statistics, tuple(notes),
+    )  # fmt: skip
 
 
 def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: int, seed: int, training: Training) -> LocalPosterior:
@@ -93,8 +123,9 @@ def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: in
         modes, shares = find_modes(problem, pilot_u, pilot, prior.names)
     if not modes:
         raise SimulationError("every simulation that came near the recordings failed; shorten the timestep, or check units and signs")
-    notes: list[str] = []
-    for number in range(1, ROUNDS + 1):
+    number = 0
+    while True:
+        number += 1
         components = _train(runner, prior, problem, modes, shares, round(TRAIN * budget), rng, training)
         trial = weigh(runner, prior, problem, components, round(TRIAL * budget), rng)
         left = budget - runner.count
@@ -103,7 +134,7 @@ def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: in
             break
         modes, shares = _recentre(problem, components, trial, prior.names)
     more = weigh(runner, prior, problem, components, max(round(FINAL * budget), 100), rng)
-    return LocalPosterior(tuple(components), _joined(trial, more), number, tuple(notes))
+    return LocalPosterior(tuple(components), _joined(trial, more), number)
 
 
 def pose(runner: Runner, prior: Prior, experiment: Experiment) -> Problem:
@@ -143,7 +174,7 @@ def _train(
         ok = simulated.ok
         with runner.timed("training"):
             trained = chart.fit(u[ok], simulated.x[ok], mode.box.mode_u, mode.box.factor, seed=int(rng.integers(2**62)), training=training)
-        out.append(Component(mode, trained, mode.summary.row(observed), float(share)))
+        out.append(Component(mode, simulated, trained, mode.summary.row(observed), float(share)))
     return out
 
 
@@ -161,7 +192,11 @@ def weigh(runner: Runner, prior: Prior, problem: Problem, components: Sequence[C
     u, errors, origin = [], [], []
     for i, (c, count) in enumerate(zip(components, counts, strict=True)):
         wide = int(rng.binomial(count, DEFENSIVE))
-        drawn = c.estimator.sample_many(c.x_o[None], count - wide, int(rng.integers(2**62)))[0] if count > wide else np.empty((0, len(c.at.at.u)))
+        drawn = (
+            c.estimator.sample_many(c.x_o[None], count - wide, int(rng.integers(2**62)))[0]
+            if count > wide
+            else np.empty((0, len(c.at.at.u)))
+        )
         far = np.atleast_2d(tails[i].rvs(wide, random_state=rng)).reshape(wide, -1)
         u.append(np.concatenate([drawn, far]))
         errors.append(c.at.follow(u[-1]))
@@ -176,10 +211,11 @@ def weigh(runner: Runner, prior: Prior, problem: Problem, components: Sequence[C
     return Weighted(all_u, all_errors, all_origin, Importance(log_target - log_q), log_target, log_network)
 
 
-def _tail(at: Expansion) -> multivariate_t:
+def _tail(at: Expansion) -> Any:
     """A heavy-tailed density around a mode."""
     factor = at.box.factor
-    return multivariate_t(loc=at.box.mode_u, shape=factor @ factor.T * 1.5, df=DEGREES, allow_singular=True)
+    wide = 1.5 * factor @ factor.T
+    return multivariate_t(loc=at.box.mode_u, shape=wide, df=DEGREES, allow_singular=True)  # pyright: ignore[reportArgumentType]
 
 
 def _log_target(
@@ -199,7 +235,9 @@ def _log_target(
     return out
 
 
-def _recentre(problem: Problem, components: Sequence[Component], trial: Weighted, names: Sequence[str]) -> tuple[list[Expansion], np.ndarray]:
+def _recentre(
+    problem: Problem, components: Sequence[Component], trial: Weighted, names: Sequence[str]
+) -> tuple[list[Expansion], np.ndarray]:
     """Expansions where the weights say that the modes are, and the share of each."""
     weights = trial.importance.weights
     points, errors, covariances, shares = [], [], [], []

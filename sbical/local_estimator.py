@@ -68,4 +68,3 @@ def _part(item: dict[str, Any], path: str | Path) -> Part:
     summary = LinearSummary(**arrays, labels=tuple(item["labels"]))
     chart = Chart(**{name: value.numpy() for name, value in item["chart"].items()})
     return Part(item["share"], summary, item["x_o"].numpy(), ChartedEstimator(from_state(item["estimator"], path), chart))
-

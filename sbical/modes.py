@@ -66,7 +66,7 @@ def _distinct(problem: Problem, fits: Sequence[Fit], view: Callable[[float, floa
         same = False
         for other, its in kept:
             away = (f.u - other.u)[motion]
-            same |= view(away @ precision @ away, away @ its @ away) < SAME**2 * len(motion)
+            same |= view(float(away @ precision @ away), float(away @ its @ away)) < SAME**2 * len(motion)
         if not same:
             kept.append((f, precision))
     return [f for f, _ in kept]

@@ -145,7 +145,11 @@ def _reading(residual: np.ndarray, std: np.ndarray, step: np.ndarray) -> tuple[n
     plain = np.broadcast_to(step <= 0, residual.shape)
     if plain.any():
         exact = _reading(residual, std, np.zeros(1))
-        log_z, slope, curvature = np.where(plain, exact[0], log_z - log_q), np.where(plain, exact[1], slope), np.where(plain, exact[2], curvature)
+        log_z, slope, curvature = (
+            np.where(plain, exact[0], log_z - log_q),
+            np.where(plain, exact[1], slope),
+            np.where(plain, exact[2], curvature),
+        )
     else:
         log_z = log_z - log_q
     # slope was taken in the flipped variable

@@ -6,11 +6,11 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
-from sbical.errors import ExperimentError, SbicalError
+from sbical.errors import ExperimentError, SbicalError, unknown
 from sbical.experiment import Experiment, build
 from sbical.prior import Prior
 from sbical.process import simulating
@@ -18,12 +18,16 @@ from sbical.recording import Recording, read_recordings
 from sbical.simulator import Simulator
 from sbical.suspicions import suspicions
 
-#: Pilot simulations that the summary is fitted on; they keep their trajectories, so memory limits them.
-PILOT = 600
-#: Simulations that the estimator never sees, for simulation-based calibration (Talts et al. 2018) and the support check.
-FRESH = 300
+Method = Literal["local", "amortized"]
+
+#: What each method usually needs, all simulations of the calibration windows included.
+SIMULATIONS: dict[Method, int] = {"local": 8000, "amortized": 5000}
+#: Where the likelihood is explicit, weighting draws by it takes about as many simulations as learning.
+EXPLICIT = 14_000
 #: Share of each recording's usable time that is held out where no recording can be spared.
 LAST = 0.25
+#: Fewer simulations than this leave a network nothing to learn from, once the checks have theirs.
+FEWEST = 1000
 #: More steps of one simulation than this are a clock in another unit, not an experiment: hours of simulated time.
 MOST_STEPS = 10_000_000
 #: Summaries of as many simulations still fit into memory.
@@ -44,6 +48,7 @@ class Plan:
     experiment: Experiment
     holdout: Experiment
     holdout_by: str
+    method: Method
     simulations: int
     seed: int
     workers: int
@@ -52,8 +57,8 @@ class Plan:
 
     @property
     def total(self) -> int:
-        """All simulations of the calibration windows: pilot, training, fresh."""
-        return PILOT + self.simulations + FRESH
+        """All simulations of the calibration windows: to learn from, for the checks, to be weighted."""
+        return self.simulations
 
     @property
     def seconds(self) -> float:
@@ -72,8 +77,8 @@ class Plan:
             "windows": listed(self.experiment),
             "holdout": listed(self.holdout),
             "holdout_by": self.holdout_by,
+            "method": self.method,
             "simulations": self.simulations,
-            "total_simulations": self.total,
             "seconds_per_simulation": self.seconds_per_simulation,
             "expected_seconds": self.seconds,
             "notes": list(self.notes),
@@ -87,8 +92,7 @@ class Plan:
         lines += [f"  {p.name:<{width}}  {a:.4g} to {b:.4g} {p.unit}" for p, a, b in zip(space, low, high, strict=True)]
         lines += ["calibrate on", *_describe(self.experiment), f"hold out ({self.holdout_by})", *_describe(self.holdout)]
         lines.append(
-            f"simulate {self.total} times ({PILOT} pilot, {self.simulations} training, {FRESH} fresh for the checks), "
-            f"{self.seconds_per_simulation * 1e3:.1f} ms each: about {self.seconds:.0f} s on {self.workers} worker(s), plus training"
+            f"simulate {self.total} times ({self.method}), {self.seconds_per_simulation * 1e3:.1f} ms each: about {self.seconds:.0f} s on {self.workers} worker(s), plus training"
         )
         lines += [f"note: {n}" for n in self.notes]
         return "\n".join(lines)
@@ -100,7 +104,8 @@ def plan(
     recordings: Sequence[Recording],
     *,
     holdout: Sequence[str | Path | Recording] | None = None,
-    simulations: int = 4000,
+    method: Method = "local",
+    simulations: int | None = None,
     window: float | None = None,
     seed: int = 0,
     workers: int = 2,
@@ -110,10 +115,13 @@ def plan(
     ``holdout``: recordings that judge the result and tune nothing, by name, path or object; by default the last one of three
     or more, else the last quarter of each recording's usable time. ``window`` [s] cuts recordings into windows restarted
     from the measured state (default: what the simulator says, or whole stretches). ``seed`` decides every random choice.
+    ``simulations`` of the calibration windows that may be spent (default: what ``method`` usually needs).
 
     Raises ExperimentError, RecordingError, PriorError or SimulatorError for inputs that do not fit together.
     """
-    _check_numbers(simulations, workers, seed)
+    if method not in SIMULATIONS:
+        raise ExperimentError(unknown("method", str(method), tuple(SIMULATIONS)))
+    _check_numbers(SIMULATIONS[method] if simulations is None else simulations, workers, seed)
     if window is not None and not 0 < window < np.inf:
         raise ExperimentError(f"window = {window:g} s; give a positive length, or leave it out")
     fitted = prior.restricted(simulator.parameters)
@@ -130,12 +138,14 @@ def plan(
     for part in (experiment, judged):
         _check_steps(part, simulator)
     cost = _time(simulator, fitted, experiment, seed)
-    return Plan(simulator, fitted, experiment, judged, by, simulations, seed, workers, cost, tuple(notes))
+    if simulations is None:
+        simulations = EXPLICIT if method == "local" and not simulator.latent else SIMULATIONS[method]
+    return Plan(simulator, fitted, experiment, judged, by, method, simulations, seed, workers, cost, tuple(notes))
 
 
 def _check_numbers(simulations: int, workers: int, seed: int) -> None:
-    if not simulations >= 200:
-        raise ExperimentError(f"simulations = {simulations}; a network needs at least 200, and a useful posterior some thousands")
+    if not simulations >= FEWEST:
+        raise ExperimentError(f"simulations = {simulations}; give at least {FEWEST}; a useful posterior needs some thousands")
     if simulations > MOST_SIMULATIONS:
         raise ExperimentError(f"simulations = {simulations}; give at most {MOST_SIMULATIONS:,}, what a network can use and memory can hold")
     if not workers >= 1:

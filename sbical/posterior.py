@@ -60,7 +60,8 @@ class Posterior:
     """Joint draws of all parameters given the recordings.
 
     ``draws`` (n, d) and ``prior`` (N, d) in SI units, columns in the order of ``names``; ``predictive`` replays the
-    calibration windows with posterior draws, noise included; ``attrs`` is plain data (JSON) that travels with the file.
+    calibration windows with posterior draws, noise included; ``attrs`` is plain data (JSON) that travels with the file;
+    ``statistics`` (n,) per draw are ArviZ's ``sample_stats``, such as the log weight that a draw had before it was resampled.
     """
 
     names: tuple[str, ...]
@@ -69,6 +70,7 @@ class Posterior:
     prior: np.ndarray
     predictive: Replay | None = None
     attrs: Mapping[str, Any] = field(default_factory=dict)
+    statistics: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     def median(self) -> np.ndarray:
         """(d,): median of each parameter [SI]."""
@@ -101,6 +103,8 @@ class Posterior:
         [s] and ``recording`` are coordinates of ``observation`` (ArviZ keeps "sample" for itself). Every variable carries ``units``.
         """
         groups = {"posterior": self._parameters(self.draws), "prior": self._parameters(self.prior)}
+        if self.statistics:
+            groups["sample_stats"] = self._columns({n: (v, "nats") for n, v in self.statistics.items()})
         if self.predictive is not None:
             groups["posterior_predictive"] = _predictive(self.predictive)
             groups["observed_data"] = _observed(self.predictive)
@@ -155,11 +159,18 @@ class Posterior:
         names = tuple(str(n) for n in posterior.data_vars)
         units = tuple(str(posterior[n].attrs["units"]) for n in names)
         draws, prior = (_matrix(tree[group].to_dataset(), names) for group in ("posterior", "prior"))
-        return cls(names, units, draws, prior, _replay(tree), json.loads(tree.attrs["sbical_attrs"]))
+        held = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
+        statistics = {str(name): held[name].to_numpy().reshape(-1) for name in held}
+        return cls(names, units, draws, prior, _replay(tree), json.loads(tree.attrs["sbical_attrs"]), statistics)
 
     def _parameters(self, values: np.ndarray) -> xr.Dataset:
-        variables = {n: (("chain", "draw"), values[None, :, i], {"units": self.units[i]}) for i, n in enumerate(self.names)}
-        return xr.Dataset(variables, coords={"chain": [0], "draw": np.arange(len(values))}, attrs={"sample_dims": ["chain", "draw"]})
+        return self._columns({n: (values[:, i], self.units[i]) for i, n in enumerate(self.names)})
+
+    def _columns(self, columns: Mapping[str, tuple[np.ndarray, str]]) -> xr.Dataset:
+        """Values (n,) with their units, by name."""
+        variables = {name: (("chain", "draw"), values[None], {"units": unit}) for name, (values, unit) in columns.items()}
+        n = len(next(iter(columns.values()))[0])
+        return xr.Dataset(variables, coords={"chain": [0], "draw": np.arange(n)}, attrs={"sample_dims": ["chain", "draw"]})
 
 
 def _central(draws: np.ndarray, mass: float) -> tuple[np.ndarray, np.ndarray]:

@@ -4,28 +4,23 @@ from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import mujoco
 
 import sbical
-from sbical.fanout import SimulationSet
 from sbical.plan import Plan
+from sbical.runner import Runner
 
 #: Layout of a run's folder; a reader refuses others.
-FORMAT = 1
+FORMAT = 2
 
 _PACKAGES = ("mujoco", "torch", "sbi", "pyro-ppl", "zuko", "dask", "numpy", "scipy", "xarray", "arviz-base", "arviz-stats", "arviz-plots")
 
 
-def provenance(intended: Plan, simulated: Sequence[SimulationSet], spent: Mapping[str, float]) -> dict[str, Any]:
+def provenance(intended: Plan, runner: Runner) -> dict[str, Any]:
     """Plain data for provenance.json."""
-    failures: dict[str, int] = {}
-    for part in simulated:
-        for reason, count in part.failures().items():
-            failures[reason] = failures.get(reason, 0) + count
     return {
         "format": FORMAT,
         "sbical": sbical.__version__,
@@ -39,11 +34,12 @@ def provenance(intended: Plan, simulated: Sequence[SimulationSet], spent: Mappin
         "timestep": intended.simulator.timestep,
         "integrator": mujoco.mjtIntegrator(int(intended.simulator.model.opt.integrator)).name.removeprefix("mjINT_"),
         "seed": intended.seed,
-        "simulations": intended.total,
-        "failed_simulations": failures,
-        "seconds_per_simulation": max((p.seconds_per_simulation for p in simulated), default=0.0),
+        "method": intended.method,
+        "simulations": runner.count,
+        "failed_simulations": dict(runner.failures),
+        "seconds_per_simulation": intended.seconds_per_simulation,
         "workers": intended.workers,
-        "seconds": dict(spent),
+        "seconds": dict(runner.spent),
         "plan": intended.to_dict(),
     }
 

@@ -83,8 +83,9 @@ def summarised(runner: Runner, stage: str, theta: np.ndarray, experiment: Experi
 
 def joined(first: SimulationSet, second: SimulationSet) -> SimulationSet:
     """Two summarised sets as one."""
-    columns = {k: np.concatenate([getattr(first, k), getattr(second, k)]) for k in ("theta", "seeds", "status")}
-    return SimulationSet(**columns, x=np.concatenate([features(first), features(second)]), seconds_per_simulation=second.seconds_per_simulation)
+    theta, seeds, status = (np.concatenate([getattr(first, k), getattr(second, k)]) for k in ("theta", "seeds", "status"))
+    x = np.concatenate([features(first), features(second)])
+    return SimulationSet(theta, seeds, status, x=x, seconds_per_simulation=second.seconds_per_simulation)
 
 
 def features(simulated: SimulationSet) -> np.ndarray:
@@ -112,3 +113,10 @@ def ranked(estimator: Estimator, theta_u: np.ndarray, x: np.ndarray, draws_u: np
     m, count, d = draws_u.shape
     log_q = estimator.log_prob_pairs(draws_u.reshape(-1, d), np.repeat(x, count, axis=0)).reshape(m, count)
     return Ranked(theta_u, draws_u, estimator.log_prob_pairs(theta_u, x), log_q)
+
+
+def rows(simulated: SimulationSet, part: slice) -> SimulationSet:
+    """Some simulations of a summarised set."""
+    return replace(
+        simulated, theta=simulated.theta[part], seeds=simulated.seeds[part], status=simulated.status[part], x=features(simulated)[part]
+    )

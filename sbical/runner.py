@@ -21,7 +21,8 @@ class Runner:
     """Simulations of one run. ``spent`` [s] by stage, ``count`` of all simulations, ``failures`` by reason."""
 
     def __init__(
-        self, simulator: Simulator, client: Client, progress: Progress, seed: np.random.SeedSequence, *, cost: float, profiler_clock: bool = False
+        self, simulator: Simulator, client: Client, progress: Progress, seed: np.random.SeedSequence, *, cost: float,
+        profiler_clock: bool = False,
     ) -> None:  # fmt: skip
         self.simulator, self.client, self.progress, self.clock = simulator, client, progress, profiler_clock
         self.seed, self.cost = seed, cost

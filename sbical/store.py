@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +18,7 @@ from sbical.errors import OutputError
 from sbical.experiment import Experiment, Layout, Window
 from sbical.fanout import SimulationSet
 from sbical.initial import InitialState, JointSensor
+from sbical.linear_summary import LinearSummary
 from sbical.replay import Replay, WindowReplay
 from sbical.signals import HeldSignal
 from sbical.summary import Summary
@@ -105,17 +107,18 @@ def load_experiment(path: Path) -> Experiment:
     return Experiment(windows, tuple(header["channels"]), tuple(header["units"]), layout, tuple(header["notes"]))
 
 
-def save_summary(path: Path, summary: Summary) -> None:
+def save_summary(path: Path, summary: Summary | LinearSummary) -> None:
     """The summary's frozen arrays."""
-    arrays = {"mean": summary.mean, "scale": summary.scale, "components": summary.components, "groups": summary.groups}
-    write(path, arrays, {"labels": summary.labels})
+    arrays = {f.name: getattr(summary, f.name) for f in fields(summary) if f.name != "labels"}
+    write(path, arrays, {"labels": summary.labels, "kind": type(summary).__name__})
 
 
 @_loader
-def load_summary(path: Path) -> Summary:
+def load_summary(path: Path) -> Summary | LinearSummary:
     """What ``save_summary`` wrote. Raises OutputError for anything else."""
     arrays, header = read(path)
-    return Summary(arrays["mean"], arrays["scale"], arrays["components"], arrays["groups"], tuple(header["labels"]))
+    kind = {"Summary": Summary, "LinearSummary": LinearSummary}[header["kind"]]
+    return kind(**arrays, labels=tuple(header["labels"]))
 
 
 def save_simulations(path: Path, simulations: SimulationSet, header: Mapping[str, Any]) -> None:

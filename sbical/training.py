@@ -1,9 +1,4 @@
-"""How one member of an ensemble is built and trained.
-
-A member maps a standard normal to the posterior through conditional affine autoregressive layers, which follow a posterior
-that is much narrower than its prior, and one conditional rational-quadratic spline layer on top, which bends it (several
-modes, ridges). Both come from sbi's zuko builders; see ``Training`` for what they were measured against.
-"""
+"""How one member of an ensemble is built and trained; its network is in ``sbical.network``."""
 
 from __future__ import annotations
 
@@ -12,7 +7,8 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +16,10 @@ from torch import Tensor, nn
 from sbical.errors import SimulationError
 
 if TYPE_CHECKING:
-    from sbi.neural_nets.estimators import ConditionalDensityEstimator
+    from sbical.network import AutoregressiveMixture
+
+#: Steps over which the learning rate rises.
+WARM_UP = 50
 
 #: (epochs done over all members, epochs in all, validation loss [nats])
 Progress = Callable[[int, int, float], None]
@@ -30,29 +29,22 @@ Progress = Callable[[int, int, float], None]
 class Training:
     """How an ensemble is built and trained.
 
-    ``transforms`` counts all layers of a member, the last of which is the spline of ``bins`` bins; ``hidden`` are the widths
-    of each layer's network. ``epochs`` is raised where it would mean fewer than ``steps`` optimiser steps. The learning rate
-    falls to 0 along a cosine, weights are averaged over the steps with factor ``averaging``, and those of the best epoch on
-    the ``holdout`` share are kept, which each member draws anew.
-
-    The defaults were the best of what was tried within about 10 s per member on one thread. Negative log density [nats] of
-    1,000 unseen simulations after training one member on 5,000, example servo (9 parameters, 67 summaries) / double pendulum
-    (11, 70): batch 128, 30 epochs, rate 4e-3, no averaging 2.42 / 6.42; that with averaging 2.07 / 5.91; batch 64, 20 epochs,
-    rate 8e-3, averaging 1.36 / 5.37; four layers instead of three 1.33 / 5.48, but slower. Worse: noise or dropout on the
-    summaries, one wide layer, and (servo only) a linear regression taken off first. The defaults reach 1.41 / 5.47 with one
-    member, 0.95 / 5.02 with two, 0.77 (servo) with four. One seed each, and another seed moved a figure by up to 0.2; chosen
-    on these same 1,000.
+    ``trunk``, ``head`` and ``components`` size a member's network, see ``network.AutoregressiveMixture``. ``epochs`` is raised
+    where it would mean fewer than ``steps`` optimiser steps. The learning rate rises over ``WARM_UP`` steps and falls to 0 along
+    a cosine, weights are averaged over the steps with factor ``averaging``, and those of the best epoch on the ``holdout``
+    share are kept, which each member draws anew. ``decay`` is AdamW's weight decay, summed over a run at the peak rate, of
+    what reads the summaries; what bends one parameter by the others decays not.
     """
 
-    members: int = 2
-    transforms: int = 3
-    hidden: tuple[int, ...] = (128, 128)
-    bins: int = 8
-    epochs: int = 20
+    members: int = 4
+    trunk: tuple[int, ...] = (128, 128, 128)
+    head: int = 64
+    components: int = 8
+    epochs: int = 30
     steps: int = 600
-    batch: int = 64
+    batch: int = 128
     learning_rate: float = 1e-2
-    weight_decay: float = 0.2
+    decay: float = 4.5
     averaging: float = 0.99
     clip: float = 5.0
     holdout: float = 0.1
@@ -61,7 +53,7 @@ class Training:
         for field in fields(self):
             value = getattr(self, field.name)
             smallest = min(value, default=0) if isinstance(value, tuple) else value
-            if smallest <= 0 and not (field.name in ("weight_decay", "averaging") and smallest == 0):
+            if smallest <= 0 and not (field.name in ("decay", "averaging") and smallest == 0):
                 raise SimulationError(f"training needs {field.name} above 0, got {value}")
         for name, share in (("holdout", self.holdout), ("averaging", self.averaging)):
             if share >= 1:
@@ -80,27 +72,16 @@ class Training:
 class Trained(NamedTuple):
     """A member and its validation loss at the best epoch [nats]."""
 
-    flow: ConditionalDensityEstimator
+    flow: AutoregressiveMixture
     loss: float
 
 
-def build(dims: int, features: int, training: Training) -> ConditionalDensityEstimator:
+def build(dims: int, features: int, training: Training) -> AutoregressiveMixture:
     """An untrained member over ``dims`` parameters given ``features`` summaries, weights from torch's random state."""
     # sbi takes seconds to import; only training and reading an estimator back need it
-    from sbi.neural_nets.estimators import ZukoFlow
-    from sbi.neural_nets.net_builders import build_zuko_maf, build_zuko_nsf
-    from zuko.flows import Flow
+    from sbical.network import AutoregressiveMixture
 
-    # the builders read sizes off a batch, and mean and sd only where they z-score
-    theta, x = torch.zeros(2, dims), torch.zeros(2, features)
-    shared: dict[str, Any] = {"z_score_x": "none", "z_score_y": "none", "hidden_features": list(training.hidden), "activation": nn.SiLU}
-    # ZukoFlow.net is declared as any module, and is a zuko flow
-    spline: Any = build_zuko_nsf(theta, x, num_transforms=1, num_bins=training.bins, **shared).net
-    layers = list(spline.transform.transforms)
-    if training.transforms > 1:
-        affine: Any = build_zuko_maf(theta, x, num_transforms=training.transforms - 1, **shared).net
-        layers = [*affine.transform.transforms, *layers]
-    return ZukoFlow(Flow(layers, spline.base), nn.Identity(), input_shape=theta[0].shape, condition_shape=x[0].shape)
+    return AutoregressiveMixture(dims, features, trunk=training.trunk, head=training.head, components=training.components)
 
 
 def train(
@@ -119,8 +100,9 @@ def train(
         averaged, kept = copy.deepcopy(flow).eval(), copy.deepcopy(flow).eval()
         order = torch.randperm(n)
         validation, rest = order[:held], order[held:]
-        optimiser = torch.optim.AdamW(flow.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay, fused=True)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, epochs * per_epoch)
+        groups = flow.groups(training.decay / (training.learning_rate * epochs * per_epoch))
+        optimiser = torch.optim.AdamW(groups, lr=training.learning_rate, fused=True)
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, partial(_rate, steps=epochs * per_epoch))
         for epoch in range(epochs):
             for i, rows in enumerate(rest[torch.randperm(len(rest))].split(training.batch)):
                 optimiser.zero_grad()
@@ -140,6 +122,11 @@ def train(
     if not math.isfinite(best):
         raise SimulationError("training diverged: its loss never was finite; lower learning_rate")
     return Trained(kept, best)
+
+
+def _rate(step: int, steps: int) -> float:
+    """Learning rate at a step, as a share of its peak."""
+    return min(1.0, (step + 1) / WARM_UP) * 0.5 * (1 + math.cos(math.pi * step / steps))
 
 
 def _approach(averaged: nn.Module, flow: nn.Module, share: float) -> None:

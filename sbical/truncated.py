@@ -6,15 +6,16 @@ down to a region need no correction as long as the region holds the whole poster
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from sbical.amortized import rows
 from sbical.errors import SimulationError
 from sbical.estimator import Estimator
 from sbical.plan import Plan
 from sbical.prior import Prior
 from sbical.region import Box
-from sbical.route import DRAWS, FRESH, RANKED, Learned, features, ranked, summarised, train
+from sbical.route import DRAWS, FRESH, RANKED, Learned, features, ranked, rows, summarised, train
 from sbical.runner import Runner
 from sbical.training import Training
 
@@ -38,7 +39,8 @@ def learn(runner: Runner, plan: Plan, training: Training) -> Learned:
     theta = prior.sample(round(FIRST * total), plan.seed)
     summary, simulated = summarised(runner, "simulate the prior", theta, experiment)
     ok = simulated.ok
-    first = train(runner, prior.to_unconstrained(theta[ok]), features(simulated)[ok], seed=plan.seed, training=training)
+    rough = replace(training, members=max(1, training.members // 2))
+    first = train(runner, prior.to_unconstrained(theta[ok]), features(simulated)[ok], seed=plan.seed, training=rough)
     held = first.condition(summary.observed(experiment)).sample(HELD, seed=plan.seed + 1)
     box = region(held, *prior.moments_unconstrained())
     rng = np.random.default_rng([plan.seed, 1])

@@ -81,7 +81,7 @@ def saved(shop: Path, client: Client, tmp_path_factory: pytest.TempPathFactory) 
     """The smallest calibration there can be, saved; its verdict does not matter."""
     simulator, prior = sbical.load_simulator(shop / "arm"), sbical.load_prior(shop / "prior.toml")
     recordings = sbical.read_recordings(shop / "kp100_run.csv", simulator.columns)
-    smallest = Training(members=2, transforms=2, hidden=(16,), epochs=1, steps=20)
+    smallest = Training(members=2, trunk=(16,), head=8, epochs=1, steps=20)
     found = sbical.calibrate(simulator, prior, recordings, client=client, simulations=200, training=smallest)
     return found.save(tmp_path_factory.mktemp("saved") / "run")
 

@@ -12,8 +12,8 @@ from sbical.errors import ExperimentError, OutputError, SimulationError
 from sbical.estimator import Estimator, fit, load_estimator
 from sbical.training import Training
 
-SMALL = Training(members=2, transforms=2, hidden=(64, 64))
-TINY = Training(members=1, transforms=2, hidden=(32,), steps=300)
+SMALL = Training(members=2, trunk=(64, 64), head=32)
+TINY = Training(members=1, trunk=(32,), head=16, steps=300)
 #: Summaries of the linear Gaussian toy: parameter 1 is seen five times as sharply as parameter 0, parameter 2 not at all.
 DESIGN = np.array([[1.0, 0.0, 0.0], [0.5, 4.0, 0.0], [0.0, -3.0, 0.0], [0.3, 0.0, 0.0], [0.0, 0.0, 0.0]])
 
@@ -77,7 +77,7 @@ def test_first_draws_are_as_good_a_mixture_as_all(trained: Estimator) -> None:
 def test_training_and_draws_are_bitwise_repeatable(trained: Estimator) -> None:
     state, threads = torch.random.get_rng_state(), torch.get_num_threads()
     theta, x = linear(300, seed=0)
-    short = Training(members=2, transforms=2, hidden=(8,), epochs=2, steps=10)
+    short = Training(members=2, trunk=(8,), head=8, epochs=2, steps=10)
     one, two, other = (fit(theta, x, seed=seed, training=short) for seed in (5, 5, 6))
     assert one.losses == two.losses != other.losses
     assert np.array_equal(one.condition(x[0]).sample(50, seed=1), two.condition(x[0]).sample(50, seed=1))
@@ -93,7 +93,7 @@ def test_members_differ(trained: Estimator) -> None:
 
 def test_progress_counts_epochs_of_all_members() -> None:
     seen: list[tuple[int, int]] = []
-    training = Training(members=2, transforms=2, hidden=(8,), epochs=3, steps=1)
+    training = Training(members=2, trunk=(8,), head=8, epochs=3, steps=1)
     fit(*linear(200, seed=0), seed=0, training=training, progress=lambda done, total, _: seen.append((done, total)))
     assert seen == [(i, 6) for i in range(1, 7)]
 
@@ -123,9 +123,9 @@ def test_foreign_files_are_refused(trained: Estimator, tmp_path: Path) -> None:
     trained.save(path)
     content = torch.load(path, weights_only=True)
     torch.save({**content, "format": 0}, path)
-    with pytest.raises(OutputError, match="has layout 0, this sbical reads layout 1; calibrate again, or use the version that wrote it"):
+    with pytest.raises(OutputError, match="has layout 0, this sbical reads layout 2; calibrate again, or use the version that wrote it"):
         load_estimator(path)
-    torch.save({**content, "training": {**content["training"], "hidden": (16,)}}, path)
+    torch.save({**content, "training": {**content["training"], "trunk": (16,)}}, path)
     with pytest.raises(OutputError, match=r"is damaged \(RuntimeError on rebuilding it\); calibrate again$"):
         load_estimator(path)
     with pytest.raises(OutputError, match="cannot write the estimator to "):
@@ -143,8 +143,8 @@ def test_unusable_training_sets_are_named() -> None:
         fit(theta, x, seed=0)
     with pytest.raises(SimulationError, match="training needs learning_rate above 0, got -1"):
         Training(learning_rate=-1)
-    with pytest.raises(SimulationError, match=r"training needs hidden above 0, got \(\)"):
-        Training(hidden=())
+    with pytest.raises(SimulationError, match=r"training needs trunk above 0, got \(\)"):
+        Training(trunk=())
     with pytest.raises(SimulationError, match="training needs holdout below 1, got 1"):
         Training(holdout=1.0)
 
@@ -178,7 +178,7 @@ def test_two_modes_are_both_found() -> None:
     rng = np.random.default_rng(0)
     theta = rng.standard_normal((4000, 2))
     x = np.column_stack([np.abs(theta[:, 0]), theta[:, 1] + theta[:, 0] ** 2, theta[:, 1]]) + 0.1 * rng.standard_normal((4000, 3))
-    density = fit(theta, x, seed=0, training=Training(members=2, hidden=(64, 64))).condition(np.array([1.0, 1.0, 0.0]))
+    density = fit(theta, x, seed=0, training=Training(members=2, trunk=(64, 64))).condition(np.array([1.0, 1.0, 0.0]))
     draws = density.sample(2000, seed=0)
     assert (draws[:, 0] > 0).mean() == pytest.approx(0.5, abs=0.12)
     assert np.median(np.abs(draws[:, 0])) == pytest.approx(1.0, abs=0.05)

@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 
 from sbical.checks import (
     contraction,
+    correction,
     expected_coverage,
     identified,
     lc2st,
@@ -31,6 +32,7 @@ BUILT_IN: tuple[Check, ...] = (
     identified,
     replay_error,
     predictive_coverage,
+    correction,
     sbc,
     tarp,
     expected_coverage,
@@ -53,6 +55,10 @@ def registered() -> dict[str, Check]:
 
 
 def judge(evidence: Evidence, checks: Sequence[Check] | None = None) -> Verdict:
-    """Run all registered checks, or the given ones, on the evidence."""
+    """Run all registered checks, or the given ones, on the evidence; those that do not apply to it are left out."""
     chosen = list(registered().values()) if checks is None else checks
-    return Verdict(tuple(c.check(evidence) for c in chosen))
+    return Verdict(tuple(c.check(evidence) for c in chosen if getattr(c, "applies", _always)(evidence)))
+
+
+def _always(_: Evidence) -> bool:
+    return True

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from sbical.errors import OutputError
+from sbical.importance import Importance
 from sbical.replay import Replay
 
 Status = Literal["pass", "warn", "fail"]
@@ -56,7 +57,8 @@ class Evidence:
     unconstrained coordinates). ``outside`` marks the features that measure what the summary's components do not hold: log RMS
     energies [nats].
     ``holdout`` has posterior draws with noise; ``holdout_before`` and ``holdout_after`` one noise-free draw each, of the
-    prior median and of the posterior median. ``failed_fraction`` is the share of all simulations that failed.
+    prior median and of the posterior median. ``importance`` are the weights of a posterior that an explicit likelihood corrected;
+    its estimator is not judged by itself, so there are no draws for fresh simulations. ``failed_fraction`` is the share of all simulations that failed.
     """
 
     names: tuple[str, ...]
@@ -74,6 +76,7 @@ class Evidence:
     fresh_log_q: np.ndarray  # (m,)
     fresh_draws_log_q: np.ndarray  # (m, L)
     x_train: np.ndarray  # (n_t, k)
+    importance: Importance | None
     holdout: Replay | None
     holdout_before: Replay | None
     holdout_after: Replay | None
@@ -81,7 +84,10 @@ class Evidence:
 
 
 class Check(Protocol):
-    """A module or object; outside packages offer theirs through the entry point group ``sbical.checks``."""
+    """A module or object; outside packages offer theirs through the entry point group ``sbical.checks``.
+
+    A check that needs what not every route has may define ``applies(evidence) -> bool`` and is left out where that is False.
+    """
 
     @property
     def NAME(self) -> str:
@@ -147,6 +153,11 @@ def calibration_status(p: float, matters: bool, simulations: int) -> Status:
     if p < WARN_P:
         return "fail" if p < FAIL_P and matters else "warn"
     return "warn" if simulations < ENOUGH else "pass"
+
+
+def has_draws(evidence: Evidence) -> bool:
+    """Whether the estimator answered for fresh simulations, and so whether its calibration can be tested."""
+    return evidence.fresh_draws_u.size > 0
 
 
 def worst(*statuses: Status) -> Status:

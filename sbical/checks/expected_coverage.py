@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import ndtri
 from scipy.stats import chi2
 
-from sbical.checks.base import COVERAGE, ENOUGH, FAIL_P, WARN_P, Evidence, Finding, calibration_status, percent
+from sbical.checks.base import COVERAGE, ENOUGH, FAIL_P, WARN_P, Evidence, Finding, calibration_status, has_draws, percent
 from sbical.exchangeability import ecdfs, p_value, pooled, ranks, swaps
 
 NAME = "expected_coverage"
@@ -35,6 +35,11 @@ SOURCE = (
 NARROW = "joint regions are too small or off: train on more simulations or with more ensemble members, and widen ranges before using them"
 WIDE = "joint regions are larger than needed: safe, but more simulations would sharpen them"
 FEW = f"use at least {ENOUGH} fresh simulations for this test"
+
+
+def applies(evidence: Evidence) -> bool:
+    """Only an estimator that answers by itself is tested."""
+    return has_draws(evidence)
 
 
 def check(evidence: Evidence) -> Finding:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from sbical.checks.base import ENOUGH, FAIL_P, WARN_P, Evidence, Finding, calibration_status, listed
+from sbical.checks.base import ENOUGH, FAIL_P, WARN_P, Evidence, Finding, calibration_status, has_draws, listed
 from sbical.exchangeability import means, p_value, pooled, standardised, swaps, whitened
 
 NAME = "lc2st"
@@ -50,6 +50,11 @@ class _Local(NamedTuple):
     statistic: np.ndarray  # (1 + n,)
     shift: np.ndarray  # (1 + n, d): mean of the truths, in sd of the posterior
     spread: np.ndarray  # (1 + n,): mean square of the truths over that of the draws, less the shift
+
+
+def applies(evidence: Evidence) -> bool:
+    """Only an estimator that answers by itself is tested."""
+    return has_draws(evidence)
 
 
 def check(evidence: Evidence) -> Finding:

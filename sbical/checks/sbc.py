@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sbical.checks.base import COVERAGE, ENOUGH, FAIL_P, SIDE, WARN_P, Evidence, Finding, calibration_status, listed, percent
+from sbical.checks.base import COVERAGE, ENOUGH, FAIL_P, SIDE, WARN_P, Evidence, Finding, calibration_status, has_draws, listed, percent
 from sbical.exchangeability import ecdfs, p_value, pooled, ranks, swaps
 
 NAME = "sbc"
@@ -23,6 +23,11 @@ SOURCE = (
     f"posteriors (five such checks: at most 5 %) and fails at most {percent(FAIL_P, 1)}. No trained network is exact, so with enough "
     "simulations p alone would fail every one: the two limits say what matters (reasoned)."
 )
+
+
+def applies(evidence: Evidence) -> bool:
+    """Only an estimator that answers by itself is tested."""
+    return has_draws(evidence)
 
 
 def check(evidence: Evidence) -> Finding:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sbical.checks.base import COVERAGE, ENOUGH, FAIL_P, SIDE, WARN_P, Evidence, Finding, calibration_status, percent
+from sbical.checks.base import COVERAGE, ENOUGH, FAIL_P, SIDE, WARN_P, Evidence, Finding, calibration_status, has_draws, percent
 from sbical.exchangeability import joint, means, p_value, pooled, ranks, swaps, whitened
 
 NAME = "tarp"
@@ -30,6 +30,11 @@ REMEDIES = {
     "off in shape": "measurable, but neither too narrow, too wide nor biased as a whole: more simulations help",
 }
 FEW = f"use at least {ENOUGH} fresh simulations for this test"
+
+
+def applies(evidence: Evidence) -> bool:
+    """Only an estimator that answers by itself is tested."""
+    return has_draws(evidence)
 
 
 def check(evidence: Evidence) -> Finding:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
@@ -39,8 +39,10 @@ class Inputs:
     """Known condition: kp=200 for all recordings, run1.kp=200 for run1 alone. It replaces what the log or its name says."""
     map: Mappings = ()
     """Column of this log, where it is not that of simulator.toml: position=joint_pos, position=joint_pos:deg, time=stamp:ms."""
-    simulations: Annotated[int, values.number("--simulations", int, 4000)] = 4000
-    """Simulations to learn from; more give a sharper posterior and take proportionally longer."""
+    method: Literal["local", "amortized"] = "local"
+    """local: the sharpest posterior of these recordings. amortized: an estimator that "sbical infer" can use for other robots too."""
+    simulations: Annotated[int | None, values.number("--simulations", int, 8000), arg(metavar="INT", help_behavior_hint="")] = None
+    """Simulations to spend; more give a sharper posterior and take proportionally longer. Default: what the method usually needs."""
     window: Annotated[float | None, values.number("--window", float, 0.5), arg(metavar="SECONDS", help_behavior_hint="")] = None
     """Cut recordings into windows of this length [s], each restarted from the measured state. Default: simulator.toml's, else whole."""
     workers: Annotated[int, values.number("--workers", int, 2)] = 2
@@ -51,7 +53,8 @@ class Inputs:
     def load(self) -> tuple[Simulator, Prior, list[Recording], list[Recording] | None]:
         """Everything a run needs; the last is what is held out, or None to choose."""
         for option in ("simulations", "workers"):
-            if getattr(self, option) < 1:
+            value = getattr(self, option)
+            if value is not None and value < 1:
                 raise RecordingError(f"--{option} {getattr(self, option)} leaves nothing to run; give at least 1")
         from sbical.simulator import load_simulator
 
@@ -121,6 +124,7 @@ class Calibrate(Inputs):
             holdout=holdout,
             client=self.scheduler or None,
             workers=self.workers,
+            method=self.method,
             simulations=self.simulations,
             window=self.window,
             seed=self.seed,
@@ -148,6 +152,7 @@ class Plan(Inputs):
             prior,
             recordings,
             holdout=holdout,
+            method=self.method,
             simulations=self.simulations,
             window=self.window,
             seed=self.seed,
