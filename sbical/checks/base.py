@@ -17,6 +17,7 @@ Status = Literal["pass", "warn", "fail"]
 
 #: What chance alone may do to an exact posterior, per statistical check. There are five of them (support, sbc, tarp,
 #: expected_coverage, lc2st): at most 5 % of exact posteriors are warned about and 0.5 % fail, whatever the checks share (Bonferroni).
+#: Fresh simulations are too few to resolve FAIL_P in support, which fails far beyond all of them instead; benchmarks/checks.py measures.
 WARN_P, FAIL_P = 0.01, 0.001
 #: What makes a significant deviation matter: coverage of a 90 % range (0.8: sd too small by 22 %), and the share of truths on one
 #: side of the median (0.65: off by 0.4 sd). No trained network is exact: with enough simulations p alone would fail every one.

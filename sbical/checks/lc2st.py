@@ -1,10 +1,13 @@
 """Local classifier two-sample test: can the truth be told from the estimator's draws, at the robot's own observation?
 
 A linear discriminant on quadratic features of the parameters, whose coefficients depend linearly on the observation, is
-trained to tell the truths of the fresh simulations from their draws, and applied to the posterior of the robot. It is
-fitted in closed form, because sbi's ``LC2ST`` is trained anew for each null trial and takes one draw per simulation: with
-quadratic logistic regression, 100 trials and 300 simulations of four parameters it takes seconds, can give no p below 0.01
-(and gives 0), and its one draw adds as much noise as the truth has. Here all draws count, and 4,000 trials resolve 0.001.
+trained to tell the truths of the fresh simulations from their draws, and applied to the posterior of the robot.
+
+Why not sbi's ``LC2ST``: it is trained anew for each null trial, so that the p below 0.001 that a failure asks for take 6 s or
+more (0.6 s per 100 trials with quadratic logistic regression), and it takes one draw per simulation. On the tests' toy, eight
+seeds each of a posterior 1.5 times too narrow and of one 0.5 sd off, it gave p from 0.27 to 1 in the parameters as they are,
+and 0 to 0.03 in the whitened coordinates used here, where this test gives 0.0002 every time: all draws count, and the
+discriminant has a closed form, so that 4,000 trials cost 0.1 s.
 """
 
 from __future__ import annotations

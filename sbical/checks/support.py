@@ -19,12 +19,15 @@ NAME = "support"
 EACH = WARN_P / 2
 #: Fail beyond this multiple of what 99 % of simulations stay within: of the distance inside, of the RMS outside.
 FAIL_RATIO = 3.0
+#: Where noise has a wide prior, three times the RMS is not rare: a failure outside also needs this multiple of the 99 % distance.
+RARE = 1.25
 #: Training rows that the covariance is estimated from, and the deviation beyond which a feature is clipped there.
 ROWS, CLIP = 5000, 6.0
 
 THRESHOLD = (
     f"inside (T²) and outside (Q) the summary space, each: warn when the robot lies farther out than {percent(1 - EACH, 1)} of fresh "
-    f"simulations; fail when also beyond {FAIL_RATIO:g} times the distance (inside) or the residual RMS (outside) of 99 % of them"
+    f"simulations; fail when also beyond {FAIL_RATIO:g} times what 99 % of them stay within: the distance (inside), the residual RMS "
+    f"(outside, and {RARE:g} times the distance)"
 )
 SOURCE = (
     "A network answers without complaint outside the data it was trained on (Cannon, Ward and Schmon 2022; Schmitt et al. 2021). T² and "
@@ -68,7 +71,7 @@ def check(evidence: Evidence) -> Finding:
         # energies are logarithms: their distance says how unusual they are, their excess how much there is
         extent = part.ratio if label == "inside" else _excess(evidence, features)
         if part.p <= least:
-            status = worst(status, "fail" if extent > FAIL_RATIO else "warn")
+            status = worst(status, "fail" if extent > FAIL_RATIO and part.ratio > RARE else "warn")
             remedies.append(INSIDE if label == "inside" else OUTSIDE if loud else QUIET)
         times = f"distance {part.ratio:.2f}" if label == "inside" else f"residual RMS {extent:.2f}"
         share = percent(_share(part.p, len(evidence.x_fresh)), 1)
