@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 FORMAT = 2
 _FOREIGN = "is not an estimator that sbical saved; give the estimator.pt of a calibration"
 _FEWEST = 100
-#: Rows that pass through a flow at once: bounds memory, and stays in the cache (a fifth faster than 50,000).
+#: Rows that pass through a member at once: bounds memory, and stays in the cache (a fifth faster than 50,000).
 _ROWS = 5_000
 
 
@@ -61,11 +61,11 @@ class Scaling:
         return (6 * torch.tanh(z / 6)).float()
 
     def standardised(self, theta_u: np.ndarray) -> Tensor:
-        """Parameters as the flow sees them, single precision."""
+        """Parameters as the network sees them, single precision."""
         return ((torch.tensor(theta_u, dtype=torch.float64) - self.theta_mean) / self.theta_sd).float()
 
     def unstandardised(self, z: Tensor) -> np.ndarray:
-        """Back from the flow, float64."""
+        """Back from the network, float64."""
         return (z.double() * self.theta_sd + self.theta_mean).numpy()
 
     @property

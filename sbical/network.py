@@ -60,30 +60,30 @@ class AutoregressiveMixture(ConditionalDensityEstimator):
 
     def loss(self, input: Tensor, condition: Tensor, **_: object) -> Tensor:  # noqa: A002
         """(b,) negative log density of input (b, d) given condition (b, k)."""
-        logits, centres, log_scales = self._mixtures(input, *self._read(condition), slice(None))
+        logits, centres, log_scales = self.mixtures(input, *self.read(condition), slice(None))
         residual = (input.unsqueeze(-1) - centres) * torch.exp(-log_scales)
         inside = torch.logsumexp(logits - 0.5 * residual**2 - log_scales, -1) - torch.logsumexp(logits, -1)
         return 0.5 * math.log(2 * math.pi) * input.shape[-1] - inside.sum(-1)
 
     def sample(self, sample_shape: torch.Size, condition: Tensor, **_: object) -> Tensor:
         """(*sample_shape, b, d) draws given condition (b, k), one parameter after another."""
-        read, linear = self._read(condition)
+        read, linear = self.read(condition)
         n, (dims, b, head) = torch.Size(sample_shape).numel(), read.shape
         read, linear = read[:, None].expand(-1, n, -1, -1).reshape(dims, n * b, head), linear.expand(n, -1, -1).reshape(n * b, dims)
         z = torch.zeros(n * b, dims)
         for i in range(dims):
-            logits, centres, log_scales = self._mixtures(z, read, linear, slice(i, i + 1))
+            logits, centres, log_scales = self.mixtures(z, read, linear, slice(i, i + 1))
             chosen = torch.multinomial(logits[:, 0].softmax(-1), 1)
             centre, log_scale = centres[:, 0].gather(1, chosen)[:, 0], log_scales[:, 0].gather(1, chosen)[:, 0]
             z[:, i] = centre + torch.exp(log_scale) * torch.randn(n * b)
         return z.reshape(*sample_shape, b, dims)
 
-    def _read(self, condition: Tensor) -> tuple[Tensor, Tensor]:
+    def read(self, condition: Tensor) -> tuple[Tensor, Tensor]:
         """What the summaries say to each parameter, (d, b, head), and their linear part of its location (b, d)."""
         read = self.context(self.net(condition)).unflatten(-1, (len(self.inputs), -1)).transpose(0, 1)
         return read, condition @ self.linear_features
 
-    def _mixtures(self, z: Tensor, read: Tensor, linear: Tensor, which: slice) -> tuple[Tensor, Tensor, Tensor]:
+    def mixtures(self, z: Tensor, read: Tensor, linear: Tensor, which: slice) -> tuple[Tensor, Tensor, Tensor]:
         """Logits, centres and log scales (b, d', components) of the parameters ``which``, given those before each in z (b, d)."""
         # before[j, i] is 1 where parameter i may see parameter j
         seen = self.before[:, which]

@@ -1,0 +1,112 @@
+"""How near the posteriors are to exact ones: five tasks of sbibm at 10,000 simulations, one setting for all.
+
+Per task and observation, a classifier tells 10,000 draws from sbibm's 10,000 reference draws: 0.5 is exact (C2ST, sbibm's own
+settings: two hidden layers of ten units per parameter, five folds, z-scored by the reference). One estimator per task, with
+``Training()``, serves all ten observations. ``Training`` was chosen on held-out likelihood, of these tasks among others (see
+its docstring), never on C2ST and never on sbibm's observations. ``reference`` is the C2ST of one half of the reference draws
+against the other half, at the first observation.
+
+    python benchmarks/sbibm.py --json
+
+Reference posteriors come from sbibm's wheel, which is downloaded (66 MB) and unpacked where ``--sbibm`` says, not installed.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+from common import Timer, finish, options
+from sbibm_tasks import TASKS, Task
+from sklearn.model_selection import KFold, cross_val_score
+from sklearn.neural_network import MLPClassifier
+from threadpoolctl import threadpool_limits
+
+from sbical.estimator import fit
+
+WHEEL = "sbibm==1.1.0"
+CACHE = Path.home() / ".cache" / "sbical" / "sbibm"
+#: Seeds of test simulations: none of them is a training seed.
+HELD_OUT = 1_000_000
+
+
+def fetch(folder: Path) -> Path:
+    """The folder of tasks inside the unpacked wheel, downloaded first where it is missing."""
+    tasks = folder / "sbibm" / "tasks"
+    if not tasks.is_dir():
+        folder.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "pip", "download", WHEEL, "--no-deps", "--dest", str(folder)]
+        wheels = [] if subprocess.run(command, check=False, stdout=sys.stderr).returncode else list(folder.glob("sbibm-*.whl"))  # noqa: S603
+        if not wheels:
+            sys.exit(f"sbibm could not be downloaded; unzip its wheel ({WHEEL}) somewhere and pass that folder with --sbibm")
+        with zipfile.ZipFile(wheels[0]) as wheel:
+            wheel.extractall(folder)
+    return tasks
+
+
+def read(path: Path) -> np.ndarray:
+    """A CSV of sbibm, plain or bz2, (rows, columns)."""
+    return np.loadtxt(path, delimiter=",", skiprows=1, ndmin=2)
+
+
+def c2st(reference: np.ndarray, draws: np.ndarray, seed: int = 1) -> float:
+    """Cross-validated accuracy of sbibm's classifier between two samples (n, d); 0.5 cannot be told apart."""
+    mean, sd, width = reference.mean(0), reference.std(0, ddof=1), 10 * reference.shape[1]
+    # sbibm's tensors are single precision too
+    both = np.concatenate([(reference - mean) / sd, (draws - mean) / sd]).astype(np.float32)
+    label = np.repeat([0, 1], [len(reference), len(draws)])
+    classifier = MLPClassifier((width, width), max_iter=10_000, random_state=seed)
+    with threadpool_limits(1):
+        return float(np.mean(cross_val_score(classifier, both, label, cv=KFold(5, shuffle=True, random_state=seed))))
+
+
+def score(name: str, task: Task, files: Path, seed: int, observations: list[int], simulations: int, draws: int) -> dict[str, float]:
+    """Train on one task, score every observation, and print it."""
+    timer = Timer()
+    estimator = fit(*task.draw(simulations, seed), seed=seed)
+    trained, held_out = timer.seconds, -float(estimator.log_prob_pairs(*task.draw(4_000, HELD_OUT + seed)).mean())
+    print(f"{name}, seed {seed}: trained in {trained:.0f} s, held-out negative log density {held_out:.3f} nats", flush=True)
+    values: list[float] = []
+    for i in observations:
+        folder = files / f"num_observation_{i}"
+        reference = read(folder / "reference_posterior_samples.csv.bz2")[:draws]
+        drawn = task.constrain(estimator.condition(read(folder / "observation.csv")[0]).sample(draws, seed=i))
+        values.append(c2st(reference, drawn))
+        print(f"  observation {i}: {values[-1]:.3f} ({timer.seconds:.0f} s)", flush=True)
+    return {"c2st": float(np.mean(values)), "sd": float(np.std(values)), "held_out_nats": held_out, "training_s": trained}
+
+
+def halves(files: Path, draws: int) -> float:
+    """C2ST of the reference against itself at the first observation."""
+    reference = read(files / "num_observation_1" / "reference_posterior_samples.csv.bz2")[:draws]
+    mixed = np.random.default_rng(0).permutation(reference)
+    return c2st(mixed[: len(mixed) // 2], mixed[len(mixed) // 2 :])
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--sbibm", type=Path, default=CACHE, help=f"folder of the unpacked wheel (default: {CACHE})")
+    parser.add_argument("--tasks", nargs="+", choices=list(TASKS), default=list(TASKS))
+    parser.add_argument("--observations", nargs="+", type=int, default=list(range(1, 11)), help="of 1 to 10")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--simulations", type=int, default=10_000)
+    arguments = parser.parse_args()
+    tasks, timer, figures = fetch(arguments.sbibm), Timer(), {}
+    observations, simulations, draws = arguments.observations, arguments.simulations, 10_000
+    if arguments.quick:
+        observations, simulations, draws = observations[:1], 300, 300
+    for name in arguments.tasks:
+        task, files = TASKS[name], tasks / name / "files"
+        result = score(name, task, files, arguments.seed, observations, simulations, draws)
+        figures[name] = round(result["c2st"], 4)
+        newer = f", best newer figure {task.newer}" if task.newer else ""
+        against = f"published NPE {task.published}{newer}, reference against itself {halves(files, draws):.3f}"
+        print(f"{name}: C2ST {result['c2st']:.3f} (sd over observations {result['sd']:.3f}); {against}", flush=True)
+    finish("sbibm", figures, [arguments.seed], timer, as_json=arguments.json)
+
+
+if __name__ == "__main__":
+    main()
