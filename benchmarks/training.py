@@ -28,8 +28,9 @@ import sbical
 from sbical import catalog
 from sbical.estimator import Scaling
 from sbical.fanout import Job
-from sbical.plan import PILOT, plan
+from sbical.plan import plan
 from sbical.rollout import Trajectories
+from sbical.route import PILOT
 from sbical.summary import fit_summary
 from sbical.training import Training, train
 
@@ -58,7 +59,7 @@ def servo(n: int, unseen: int, seed: int) -> Data:
     """The shipped servo example under its prior, summarised as ``calibrate`` does."""
     simulator = sbical.load_simulator("servo_pendulum")
     recordings = sbical.read_recordings(catalog.examples("servo_pendulum"), simulator.columns)
-    intended = plan(simulator, sbical.load_prior("hobby_servo"), recordings, seed=seed)
+    intended = plan(simulator, sbical.load_prior("hobby_servo"), recordings, method="amortized", seed=seed)
     experiment, total = intended.experiment.spread(), PILOT + n + unseen
     theta, seeds = intended.prior.sample(total, seed), np.random.SeedSequence(seed).generate_state(total, np.uint64)
     pilot = Trajectories(*Job(simulator, experiment).run(theta[:PILOT], seeds[:PILOT]))

@@ -88,9 +88,9 @@ def run(
         replays = _replays(runner, intended, learned, draws, prior_draws)
     with runner.timed("checks"):
         verdict = judge(_evidence(intended, learned, draws, prior_draws, replays, runner))
+    origin = {"simulator": intended.simulator.name, **learned.figures}
     posterior = Posterior(
-        intended.prior.names, intended.prior.units, draws, prior_draws, replays.predictive, {"simulator": intended.simulator.name, **_figures(learned)},
-        learned.statistics,
+        intended.prior.names, intended.prior.units, draws, prior_draws, replays.predictive, origin, learned.statistics,
     )  # fmt: skip
     return Calibration(
         simulator=intended.simulator, prior=intended.prior, experiment=intended.experiment, summary=learned.summary,
@@ -143,14 +143,3 @@ def _evidence(intended: Plan, learned: Learned, draws: np.ndarray, prior_draws: 
         importance=learned.importance, holdout=replays.holdout, holdout_before=replays.before, holdout_after=replays.after,
         failed_fraction=runner.failed / max(runner.count, 1),
     )  # fmt: skip
-
-
-def _figures(learned: Learned) -> dict[str, float]:
-    """Quality of the importance weights, for the posterior's attributes."""
-    weights = learned.importance
-    if weights is None:
-        return {}
-    return {
-        "efficiency": weights.efficiency, "effective_sample_size": weights.size, "k_hat": weights.k_hat,
-        "log_evidence": weights.log_evidence, "log_evidence_error": weights.evidence_error,
-    }  # fmt: skip

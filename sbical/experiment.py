@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Faster logs are thinned to about this rate [Hz]: a joint's motion holds no more, and summaries cost in proportion.
 HIGHEST_RATE = 250.0
+#: Where the likelihood of every sample counts, more of them average more noise out.
+LIKELIHOOD_RATE = 1000.0
 #: A window with fewer samples shows no motion: a second difference takes three, a state's spread some more.
 FEWEST = 5
 #: Spread of the initial state of windows that open a recording [rad or m], [rad/s or m/s], so that an amortized posterior
@@ -112,12 +114,13 @@ class Experiment:
 
 def build(
     recordings: Sequence[Recording], columns: Columns, layout: Layout, *, window: float | None = None, after: float | None = None,
-    before: float | None = None,
+    before: float | None = None, rate: float = HIGHEST_RATE,
 ) -> Experiment:  # fmt: skip
     """Experiment that replays every usable stretch of the recordings.
 
     ``window`` [s]: cut stretches into windows of this length, each restarted from the measured state; None replays each
     stretch whole. ``before`` and ``after``: shares of every recording's usable time to leave out at the end or the start.
+    ``rate`` [Hz]: faster logs are thinned to it.
     Raises ExperimentError if no stretch is long enough.
     """
     windows: list[Window] = []
@@ -134,7 +137,9 @@ def build(
                 if len(held) < FEWEST:
                     notes.append(f"{recording.name}: window from {start:.3f} to {stop:.3f} s dropped: only {len(held)} samples")
                     continue
-                windows.append(measure_window(recording, columns, layout, start, stop, segment=(begin, end), opens=start == first))
+                windows.append(
+                    measure_window(recording, columns, layout, start, stop, segment=(begin, end), opens=start == first, rate=rate)
+                )
     if not windows:
         wanted = f"{window:g} s" if window else "0.25 s"
         raise ExperimentError(
@@ -174,11 +179,12 @@ def _cut(begin: float, end: float, window: float | None) -> list[tuple[float, fl
 
 
 def measure_window(
-    recording: Recording, columns: Columns, layout: Layout, start: float, stop: float, *, segment: tuple[float, float], opens: bool
-) -> Window:
+    recording: Recording, columns: Columns, layout: Layout, start: float, stop: float, *, segment: tuple[float, float], opens: bool,
+    rate: float = HIGHEST_RATE,
+) -> Window:  # fmt: skip
     """The window from ``start`` to ``stop`` [s]; its initial state is read from samples of ``segment`` only."""
     inside = _samples(recording, columns, start, stop)
-    thin = max(1, round(1 / (np.median(np.diff(inside)) * HIGHEST_RATE)))
+    thin = max(1, round(1 / (np.median(np.diff(inside)) * rate)))
     time = inside[::thin]
     measured = {c.name: recording.stream(c.name) for c in columns.measurements}
     observed = np.stack([np.interp(time, s.time, s.value) for s in measured.values()], 1)

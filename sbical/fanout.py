@@ -47,10 +47,10 @@ class Job:
     exact: bool = False
     token: str = field(default_factory=lambda: f"sbical-{time.time_ns():x}-{np.random.SeedSequence().entropy:x}")
 
-    def run(self, rows: Rows) -> tuple[Any, np.ndarray]:
+    def run(self, theta: np.ndarray, seeds: np.ndarray, errors: np.ndarray | None = None) -> tuple[Any, np.ndarray]:
         """Summaries (n, k) or the values of trajectories, and the status (n, windows)."""
         with simulating(profiler_clock=self.profiler_clock):
-            trajectories = self.simulator.simulate(rows.theta, self.experiment, rows.seeds, noise=self.noise, errors=rows.errors)
+            trajectories = self.simulator.simulate(theta, self.experiment, seeds, noise=self.noise, errors=errors)
             if self.summary is None:
                 # half the bytes on the wire; a sensor's step is far above single precision
                 kind = np.float64 if self.exact else np.float32
@@ -103,7 +103,7 @@ def _chunk(token: str, first: int, rows: Rows) -> tuple[int, Any, np.ndarray, fl
     """One task: simulate some rows and tell how long it took."""
     began = time.perf_counter()
     job: Job = get_worker().sbical_jobs[token]  # pyright: ignore[reportAttributeAccessIssue]
-    out, status = job.run(rows)
+    out, status = job.run(rows.theta, rows.seeds, rows.errors)
     return first, out, status, time.perf_counter() - began
 
 
@@ -158,7 +158,7 @@ def simulate(
 def _here(job: Job, rows: Rows, bar: Any) -> Any:
     """The same work in this process."""
     began = time.perf_counter()
-    out, status = job.run(rows)
+    out, status = job.run(rows.theta, rows.seeds, rows.errors)
     bar.advance(len(rows))
     return 0, out, status, time.perf_counter() - began
 

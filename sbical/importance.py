@@ -63,11 +63,18 @@ class Importance:
         """Standard error of ``log_evidence`` [nats], by the delta method."""
         return float(np.sqrt(max(1 / max(self.efficiency, 1e-300) - 1, 0.0) / max(len(self.log_weights), 1)))
 
-    @property
-    def gap(self) -> float:
-        """Estimate of the divergence KL(target || proposal) [nats]."""
+    def divergence(self, log_ratio: np.ndarray) -> float:
+        """KL(target || q) [nats] estimated from these draws; ``log_ratio`` (n,) is the log of target over q at each."""
         held = self.weights > 0
-        return float(self.weights[held] @ (self.log_weights[held] - self.log_evidence)) if held.any() else float("inf")
+        return float(self.weights[held] @ (log_ratio[held] - self.log_evidence)) if held.any() else float("inf")
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """What is kept of the weights."""
+        return {
+            "efficiency": self.efficiency, "effective_sample_size": self.size, "k_hat": self.k_hat,
+            "log_evidence": self.log_evidence, "log_evidence_error": self.evidence_error,
+        }  # fmt: skip
 
     @property
     def trustworthy(self) -> bool:

@@ -103,10 +103,12 @@ def learn(runner: Runner, plan: Plan, training: Training) -> Learned:
     rows = weighted.importance.resample(DRAWS, rng)
     estimator = LocalEstimator(tuple(Part(c.share, c.at.summary, c.x_o, c.estimator) for c in found.components))
     statistics = {"log_weight": weighted.importance.log_weights[rows], "log_posterior": weighted.log_target[rows]}
+    gap = weighted.importance.divergence(weighted.log_target - weighted.log_network)
+    figures = {**weighted.importance.figures, "network_kl": gap}
     notes = [f"local route: {len(found.components)} mode(s), {found.rounds} round(s), {runner.count} simulations so far"]
     return Learned(
         best.at.summary, estimator, best.x_o, weighted.u[rows], best.simulated, fresh, Ranked.none(len(plan.prior.names)),
-        weighted.importance, weighted.errors[rows], statistics, tuple(notes),
+        weighted.importance, weighted.errors[rows], statistics, figures, tuple(notes),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from sbical.errors import ExperimentError, SbicalError, unknown
-from sbical.experiment import Experiment, build
+from sbical.experiment import HIGHEST_RATE, LIKELIHOOD_RATE, Experiment, build
 from sbical.prior import Prior
 from sbical.process import simulating
 from sbical.recording import Recording, read_recordings
@@ -92,7 +92,8 @@ class Plan:
         lines += [f"  {p.name:<{width}}  {a:.4g} to {b:.4g} {p.unit}" for p, a, b in zip(space, low, high, strict=True)]
         lines += ["calibrate on", *_describe(self.experiment), f"hold out ({self.holdout_by})", *_describe(self.holdout)]
         lines.append(
-            f"simulate {self.total} times ({self.method}), {self.seconds_per_simulation * 1e3:.1f} ms each: about {self.seconds:.0f} s on {self.workers} worker(s), plus training"
+            f"simulate {self.total} times ({self.method}), {self.seconds_per_simulation * 1e3:.1f} ms each: "
+            f"about {self.seconds:.0f} s on {self.workers} worker(s), plus training"
         )
         lines += [f"note: {n}" for n in self.notes]
         return "\n".join(lines)
@@ -126,12 +127,13 @@ def plan(
         raise ExperimentError(f"window = {window:g} s; give a positive length, or leave it out")
     fitted = prior.restricted(simulator.parameters)
     columns, layout, length = simulator.columns, simulator.layout, window if window is not None else simulator.window
+    rate = LIKELIHOOD_RATE if method == "local" and not simulator.latent else HIGHEST_RATE
     calibration, held, by = _split(simulator, recordings, holdout)
     if held:
-        experiment = build(calibration, columns, layout, window=length)
+        experiment = build(calibration, columns, layout, window=length, rate=rate)
         judged = build(held, columns, layout, window=length)
     else:
-        experiment, judged = _in_time(calibration, simulator, length)
+        experiment, judged = _in_time(calibration, simulator, length, rate)
     notes = [f"{r.name}: {n}" for r in (*calibration, *held) for n in r.notes]
     notes += [*experiment.notes, *(n for n in judged.notes if n not in experiment.notes)]
     notes += suspicions([*calibration, *held], columns)
@@ -187,10 +189,10 @@ def _held_out(item: str | Path | Recording, simulator: Simulator, recordings: Se
     return [already] if already else read_recordings([item], simulator.columns)
 
 
-def _in_time(recordings: Sequence[Recording], simulator: Simulator, window: float | None) -> tuple[Experiment, Experiment]:
+def _in_time(recordings: Sequence[Recording], simulator: Simulator, window: float | None, rate: float) -> tuple[Experiment, Experiment]:
     """The first part of every recording, and the last, held-out one."""
     columns, layout = simulator.columns, simulator.layout
-    first = build(recordings, columns, layout, window=window, before=1 - LAST)
+    first = build(recordings, columns, layout, window=window, before=1 - LAST, rate=rate)
     try:
         return first, build(recordings, columns, layout, window=window, after=1 - LAST)
     except ExperimentError as problem:

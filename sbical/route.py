@@ -50,7 +50,7 @@ class Learned:
 
     ``x_o`` (k,): summary of the recordings; ``posterior_u`` (n, d) draws; ``trained_on`` and ``fresh`` are summarised simulations;
     ``importance`` holds the weights where the likelihood corrected the estimator, ``statistics`` per draw (n,) what ArviZ keeps of
-    them, ``errors`` (n, windows, k) the initial errors that belong to the draws.
+    them and ``figures`` what they say of the whole, ``errors`` (n, windows, k) the initial errors that belong to the draws.
     """
 
     summary: Summary | LinearSummary
@@ -63,6 +63,7 @@ class Learned:
     importance: Importance | None = None
     errors: np.ndarray | None = None
     statistics: Mapping[str, np.ndarray] = field(default_factory=dict)
+    figures: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 

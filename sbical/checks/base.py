@@ -58,8 +58,9 @@ class Evidence:
     unconstrained coordinates). ``outside`` marks the features that measure what the summary's components do not hold: log RMS
     energies [nats].
     ``holdout`` has posterior draws with noise; ``holdout_before`` and ``holdout_after`` one noise-free draw each, of the
-    prior median and of the posterior median. ``importance`` are the weights of a posterior that an explicit likelihood corrected;
-    its estimator is not judged by itself, so there are no draws for fresh simulations. ``failed_fraction`` is the share of all simulations that failed.
+    prior median and of the posterior median. ``importance`` are the weights of a posterior that an explicit likelihood corrected; its
+    estimator is not judged by itself, so there are no draws for fresh simulations. ``failed_fraction`` is the share of all simulations
+    that failed.
     """
 
     names: tuple[str, ...]

@@ -37,8 +37,4 @@ def check(evidence: Evidence) -> Finding:
         f"efficiency {percent(weights.efficiency)}, {weights.size:.0f} effective draws, k-hat {weights.k_hat:.2f}; "
         f"log evidence {weights.log_evidence:.2f} ± {weights.evidence_error:.2f} nats"
     )
-    values = {
-        "efficiency": weights.efficiency, "effective_sample_size": weights.size, "k_hat": weights.k_hat,
-        "log_evidence": weights.log_evidence, "log_evidence_error": weights.evidence_error,
-    }  # fmt: skip
-    return Finding(NAME, status, figure, THRESHOLD, SOURCE, "" if status == "pass" else REMEDY, values)
+    return Finding(NAME, status, figure, THRESHOLD, SOURCE, "" if status == "pass" else REMEDY, weights.figures)

@@ -73,6 +73,7 @@ def build(seed: int = 0, *, factor: float = 1.0, shift: float = 0.0, fresh: int 
         fresh_log_q=log_density(x_fresh, theta_u[:, None])[:, 0],
         fresh_draws_log_q=log_density(x_fresh, draws_u),
         x_train=x_train,
+        importance=None,
         holdout=replay(rng),
         holdout_before=replay(rng, draws=1, spread=0.0, error=1.0),
         holdout_after=replay(rng, draws=1, spread=0.0, error=0.5),

@@ -1,0 +1,78 @@
+"""Reference posteriors by a method that shares nothing with sbical's: tempered sequential Monte Carlo, then a long ensemble of chains.
+
+Sequential Monte Carlo (Del Moral, Doucet and Jasra 2006) finds every mode from the prior; differential-evolution Metropolis (ter Braak
+2006) moves the particles. Initial errors are sampled with the parameters, by exact simulation, never linearised.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import logsumexp
+
+#: Log likelihood (n,) of points (n, d) whose prior is standard normal.
+LogLikelihood = Callable[[np.ndarray], np.ndarray]
+
+
+def sample(
+    log_likelihood: LogLikelihood, d: int, rng: np.random.Generator, *, particles: int, moves: int, final: int
+) -> tuple[np.ndarray, float]:
+    """Draws (particles, d) of the posterior, and the log evidence that the tempering gives.
+
+    ``moves`` Metropolis steps at every temperature, ``final`` ones at the last.
+    """
+    x = rng.standard_normal((particles, d))
+    value, temperature, evidence = log_likelihood(x), 0.0, 0.0
+    while temperature < 1:
+        step = _next(value, 1 - temperature)
+        weight = step * value
+        evidence += float(logsumexp(weight) - np.log(particles))
+        temperature += step
+        weight = np.exp(weight - weight.max())
+        edges = np.cumsum(weight)
+        rows = np.minimum(np.searchsorted(edges, (np.arange(particles) + rng.uniform()) / particles * edges[-1]), particles - 1)
+        x, value = x[rows], value[rows]
+        for _ in range(moves if temperature < 1 else final):
+            x, value = _move(log_likelihood, x, value, temperature, rng)
+    return x, evidence
+
+
+def _next(value: np.ndarray, most: float) -> float:
+    """The largest step of temperature that keeps half of the particles effective."""
+
+    def effective(step: float) -> float:
+        w = np.exp(step * (value - value.max()))
+        return w.sum() ** 2 / (w**2).sum()
+
+    if effective(most) > len(value) / 2:
+        return most
+    low, high = 0.0, most
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if effective(middle) > len(value) / 2 else (low, middle)
+    return low
+
+
+def _move(
+    log_likelihood: LogLikelihood, x: np.ndarray, value: np.ndarray, temperature: float, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """One differential-evolution Metropolis step; each half of the particles moves along differences of the other half."""
+    n, d = x.shape
+    order = rng.permutation(n)
+    x, value = x.copy(), value.copy()
+    for mine, other in ((order[: n // 2], order[n // 2 :]), (order[n // 2 :], order[: n // 2])):
+        pairs = np.stack(
+            [
+                rng.permutation(len(other))[: len(mine)] if len(mine) <= len(other) else rng.integers(len(other), size=len(mine))
+                for _ in (0, 1)
+            ]
+        )
+        # now and then a whole difference: it leads from one mode to another
+        scale = np.where(rng.uniform(size=(len(mine), 1)) < 0.1, 1.0, 2.38 / np.sqrt(2 * d) * rng.uniform(0.3, 1.2, size=(len(mine), 1)))
+        trial = x[mine] + scale * (x[other[pairs[0]]] - x[other[pairs[1]]]) + 1e-5 * rng.standard_normal((len(mine), d))
+        new = log_likelihood(trial)
+        ratio = temperature * (new - value[mine]) - 0.5 * ((trial**2).sum(1) - (x[mine] ** 2).sum(1))
+        accepted = np.log(rng.uniform(size=len(mine))) < ratio
+        x[mine[accepted]], value[mine[accepted]] = trial[accepted], new[accepted]
+    return x, value

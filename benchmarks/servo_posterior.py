@@ -1,0 +1,148 @@
+"""Posterior of the six-parameter servo, through the whole product on two workers, against a long run of an independent method.
+
+For each truth drawn from the prior: one simulated recording of 2 s at 500 Hz, calibrated by the local route; the draws are compared to
+those of benchmarks/reference.py (same model, exact simulation of initial errors) by sbibm's classifier. References take minutes each and
+are kept in --cache, under a name that holds everything they depend on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+from classify import c2st
+from common import Timer, finish, options
+from reference import sample
+
+import sbical
+from sbical.cluster import cluster
+from sbical.experiment import Experiment, build
+from sbical.initial import InitialState
+from sbical.local import DIFFUSE
+from sbical.prior import Prior
+from sbical.process import simulating
+from sbical.recording import Recording
+from sbical.simulator import Simulator
+
+ROBOT = Path(__file__).parent / "robots" / "servo6"
+RATE, SECONDS = 500, 2.0
+TIME = np.arange(int(RATE * SECONDS)) / RATE
+COMMAND = 0.8 * np.sin(2 * np.pi * (0.5 * TIME + 0.5 * TIME**2)) + 0.4 * np.sign(np.sin(2 * np.pi * 1.3 * TIME))
+#: Where a robot starts: at rest, but for this much [rad], [rad/s].
+START = (0.01, 0.05)
+BUDGET = 14_500
+LOST = 0.75
+
+
+def recording(name: str, position: np.ndarray, part: slice = slice(None)) -> Recording:
+    """A log of the command and the encoder."""
+    nodes = {"/": xr.Dataset()}
+    for stream, value in (("goal", COMMAND), ("position", position)):
+        nodes[stream] = xr.Dataset({"value": ("time", value[part])}, coords={"time": TIME[part]})
+    return Recording(name, xr.DataTree.from_dict(nodes, name=name), (), f"{name}.csv")
+
+
+def truth(simulator: Simulator, prior: Prior, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Parameters (d,) from the prior, and the positions (T,) that such a robot logs."""
+    theta = prior.sample(1, 1000 + seed)
+    plain = build([recording("blank", np.zeros(len(TIME)))], simulator.columns, simulator.layout)
+    start = InitialState(np.zeros(2), np.diag(START))
+    window = replace(plain.windows[0], initial=start)
+    with simulating():
+        found = simulator.simulate(theta, replace(plain, windows=(window,)), np.array([seed]))
+    return theta[0], found.values[0][0, :, 0]
+
+
+def reference(simulator: Simulator, prior: Prior, experiment: Experiment, seed: int, cache: Path, quick: bool) -> np.ndarray:
+    """Draws (n, d) in unconstrained coordinates, from the cache or made."""
+    wide = experiment.diffuse(DIFFUSE)
+    d, window = len(prior.names), wide.windows[0]
+    size = {"particles": 200, "moves": 2, "final": 10} if quick else {"particles": 1000, "moves": 4, "final": 60}
+    name = hashlib.sha256(f"{wide.digest()} {simulator.digest()} {prior.to_toml()} {size}".encode()).hexdigest()[:16]
+    path = cache / f"servo_posterior-{name}.npy"
+    if path.exists():
+        return np.load(path, allow_pickle=False)
+    column = prior.names.index("encoder_noise")
+
+    def log_likelihood(x: np.ndarray) -> np.ndarray:
+        theta, errors = prior.to_constrained(x[:, :d]), x[:, None, d:]
+        with simulating():
+            values = simulator.simulate(theta, wide, np.zeros(len(x), int), noise=False, errors=errors).values[0]
+        std = theta[:, column]
+        square = ((values - window.observed) ** 2).sum((1, 2))
+        out = -0.5 * square / std**2 - window.observed.size * np.log(std)
+        return np.where(np.isfinite(out), out, -1e300)
+
+    drawn, _ = sample(log_likelihood, d + 2, np.random.default_rng(seed), **size)
+    cache.mkdir(parents=True, exist_ok=True)
+    np.save(path, drawn[:, :d])
+    return drawn[:, :d]
+
+
+def main() -> None:
+    parser = options(__doc__)
+    parser.add_argument("--truths", type=int, default=20, help="how many robots (default 20)")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first robot")
+    parser.add_argument("--cache", type=Path, default=Path.home() / ".cache" / "sbical", help="folder that keeps the references")
+    parser.add_argument("--references-only", action="store_true", help="fill the cache and end")
+    arguments = parser.parse_args()
+    seeds = range(arguments.first, arguments.first + (1 if arguments.quick else arguments.truths))
+    simulator = sbical.load_simulator(ROBOT)
+    prior = sbical.load_prior(ROBOT / "prior.toml").restricted(simulator.parameters)
+    if arguments.references_only:
+        for seed in seeds:
+            began = time.perf_counter()
+            _, position = truth(simulator, prior, seed)
+            reference(
+                simulator,
+                prior,
+                build([recording("run", position)], simulator.columns, simulator.layout, rate=RATE),
+                seed,
+                arguments.cache,
+                False,
+            )
+            print(f"reference {seed}: {time.perf_counter() - began:.0f} s", flush=True)
+        sys.exit()
+    rows, timer = [], Timer()
+    with cluster(workers=2) as client:
+        client.run(sbical.load_simulator, ROBOT)  # a running cluster has imported what it needs
+        for seed in seeds:
+            _, position = truth(simulator, prior, seed)
+            began = time.perf_counter()
+            calibration = sbical.calibrate(
+                simulator, prior, [recording("run", position)], holdout=[recording("again", position, slice(0, 250))], client=client,
+                simulations=3000 if arguments.quick else BUDGET, seed=seed,
+            )  # fmt: skip
+            seconds = time.perf_counter() - began
+            exact = reference(simulator, prior, calibration.experiment, seed, arguments.cache, arguments.quick)
+            drawn = np.unique(prior.to_unconstrained(calibration.posterior.draws), axis=0)
+            count = min(len(exact), len(drawn))
+            rng = np.random.default_rng(seed)
+            drawn, exact = rng.permutation(drawn)[:count], rng.permutation(exact)[:count]
+            half = count // 2
+            figures = calibration.posterior.attrs
+            row = {
+                "seed": seed, "c2st": c2st(exact, drawn), "itself": c2st(exact[:half], exact[half : 2 * half]),
+                "efficiency": figures["efficiency"], "kl": figures["network_kl"], "simulations": calibration.provenance["simulations"],
+                "seconds": seconds,
+            }  # fmt: skip
+            rows.append(row)
+            print(" ".join(f"{k} {v:.3f}" if isinstance(v, float) else f"{k} {v}" for k, v in row.items()), flush=True)
+    columns = {k: np.array([r[k] for r in rows], float) for k in rows[0]}
+    result = {
+        "c2st": round(float(np.median(columns["c2st"])), 3), "worst_c2st": round(float(columns["c2st"].max()), 3),
+        "itself": round(float(np.median(columns["itself"])), 3), "efficiency": round(float(np.median(columns["efficiency"])), 3),
+        "worst_efficiency": round(float(columns["efficiency"].min()), 3), "simulations": int(columns["simulations"].max()),
+        "seconds": round(float(np.median(columns["seconds"])), 1), "kl": round(float(np.median(columns["kl"])), 3),
+        "lost": int((columns["c2st"] > LOST).sum()),
+    }  # fmt: skip
+    finish("servo_posterior", result, list(seeds), timer, as_json=arguments.json)
+
+
+if __name__ == "__main__":
+    main()
