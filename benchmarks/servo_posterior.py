@@ -50,7 +50,7 @@ def recording(name: str, position: np.ndarray, part: slice = slice(None)) -> Rec
 def truth(simulator: Simulator, prior: Prior, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Parameters (d,) from the prior, and the positions (T,) that such a robot logs."""
     theta = prior.sample(1, 1000 + seed)
-    plain = build([recording("blank", np.zeros(len(TIME)))], simulator.columns, simulator.layout)
+    plain = build([recording("blank", np.zeros(len(TIME)))], simulator.columns, simulator.layout, rate=RATE)
     start = InitialState(np.zeros(2), np.diag(START))
     window = replace(plain.windows[0], initial=start)
     with simulating():

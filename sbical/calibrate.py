@@ -13,7 +13,7 @@ from sbical import amortized, local, truncated
 from sbical.calibration import Calibration, Replays
 from sbical.checks import judge
 from sbical.checks.base import Evidence
-from sbical.cluster import cluster
+from sbical.cluster import check_workers, cluster
 from sbical.experiment import Experiment
 from sbical.noise import NoiseModel
 from sbical.plan import Method, Plan, plan
@@ -73,6 +73,7 @@ def run(
 ) -> Calibration:
     """Carry a plan out; see ``calibrate``."""
     with cluster(client, workers=intended.workers) as opened:
+        check_workers(opened)
         seeds = np.random.SeedSequence(intended.seed)
         runner = Runner(
             intended.simulator,

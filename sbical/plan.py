@@ -147,7 +147,7 @@ def plan(
 
 def _check_numbers(simulations: int, workers: int, seed: int) -> None:
     if not simulations >= FEWEST:
-        raise ExperimentError(f"simulations = {simulations}; give at least {FEWEST}; a useful posterior needs some thousands")
+        raise ExperimentError(f"simulations = {simulations}; a network needs at least {FEWEST}, and a useful posterior some thousands")
     if simulations > MOST_SIMULATIONS:
         raise ExperimentError(f"simulations = {simulations}; give at most {MOST_SIMULATIONS:,}, what a network can use and memory can hold")
     if not workers >= 1:

@@ -73,7 +73,7 @@ def summarised(runner: Runner, stage: str, theta: np.ndarray, experiment: Experi
     Raises SimulationError if most simulations fail.
     """
     some = min(PILOT, max(len(theta) // 3, 100))
-    pilot = enough(runner.simulate(stage, theta[:some], experiment))
+    pilot = enough(runner.simulate(f"{stage} (pilot)", theta[:some], experiment))
     if pilot.trajectories is None:
         raise SimulationError("the pilot simulations returned no trajectories")
     summary = fit_summary(pilot.trajectories, experiment)

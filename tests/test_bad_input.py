@@ -82,7 +82,7 @@ def saved(shop: Path, client: Client, tmp_path_factory: pytest.TempPathFactory) 
     simulator, prior = sbical.load_simulator(shop / "arm"), sbical.load_prior(shop / "prior.toml")
     recordings = sbical.read_recordings(shop / "kp100_run.csv", simulator.columns)
     smallest = Training(members=2, trunk=(16,), head=8, epochs=1, steps=20)
-    found = sbical.calibrate(simulator, prior, recordings, client=client, simulations=200, training=smallest)
+    found = sbical.calibrate(simulator, prior, recordings, client=client, method="amortized", simulations=1000, training=smallest)
     return found.save(tmp_path_factory.mktemp("saved") / "run")
 
 
@@ -406,10 +406,10 @@ CASES: dict[str, Case] = {
         f"{CALIBRATE} --window 1e-9",
     ),
     # numbers
-    "simulations nan": Case("--simulations nan is not a whole number; give one like --simulations 4000", f"{CALIBRATE} --simulations nan"),
+    "simulations nan": Case("--simulations nan is not a whole number; give one like --simulations 8000", f"{CALIBRATE} --simulations nan"),
     "simulations negative": Case("--simulations -5 leaves nothing to run; give at least 1", f"{CALIBRATE} --simulations -5"),
     "simulations too few": Case(
-        "simulations = 50; a network needs at least 200, and a useful posterior some thousands", f"{CALIBRATE} --simulations 50"
+        "simulations = 50; a network needs at least 1000, and a useful posterior some thousands", f"{CALIBRATE} --simulations 50"
     ),
     "simulations too many": Case(("simulations = 10000000000; give at most 10,000,000",), f"{CALIBRATE} --simulations 10000000000"),
     "window nan": Case("window = nan s; give a positive length, or leave it out", f"{CALIBRATE} --window nan"),
@@ -452,7 +452,7 @@ CASES: dict[str, Case] = {
         "arm is not a calibration of sbical (no provenance.json); give the --output folder of a finished run", "report arm --output out"
     ),
     "run of another version": Case(
-        f"run was made by sbical 9.9 (format 0), this is {sbical.__version__} (format 1); calibrate again, or read it with that version",
+        f"run was made by sbical 9.9 (format 0), this is {sbical.__version__} (format 2); calibrate again, or read it with that version",
         RANGES,
         provenance(format=0, sbical="9.9"),
     ),
@@ -463,9 +463,9 @@ CASES: dict[str, Case] = {
         f"cannot read run/provenance.json (not an object); {RERUN}", RANGES, put("run/provenance.json", "[]")
     ),
     "provenance without its origin": Case(
-        f"run/provenance.json has lost sbical, created, simulator, timestep, integrator, seed; {RERUN}",
+        f"run/provenance.json has lost sbical, created, simulator, timestep, integrator, seed, method; {RERUN}",
         RANGES,
-        put("run/provenance.json", '{"format": 1}'),
+        put("run/provenance.json", '{"format": 2}'),
     ),
     "run incomplete": Case(
         f"run/summary.npz is missing; the calibration is incomplete: {RERUN}", RANGES, lambda folder: (folder / "run/summary.npz").unlink()

@@ -101,15 +101,29 @@ def test_calibrate_passes_everything_on_and_ends_with_the_results(
     asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
-    options = ["--prior", "hobby_servo", "--seed", "3", "--workers", "1", "--simulations", "500", "--window", "0.5"]
+    options = [
+        "--prior",
+        "hobby_servo",
+        "--seed",
+        "3",
+        "--workers",
+        "1",
+        "--method",
+        "amortized",
+        "--simulations",
+        "500",
+        "--window",
+        "0.5",
+    ]
     code = cli.main(["calibrate", "servo_pendulum", *EXAMPLES, *options, "--scheduler", "tcp://x:1", "--output", str(folder)])
     out = capsys.readouterr().out
     assert code == 0
     assert asked["recordings"] == [Path(e).stem for e in EXAMPLES]
-    assert {k: asked[k] for k in ("prior", "seed", "workers", "simulations", "window", "client", "holdout")} == {
+    assert {k: asked[k] for k in ("prior", "seed", "workers", "method", "simulations", "window", "client", "holdout")} == {
         "prior": "prior hobby_servo",
         "seed": 3,
         "workers": 1,
+        "method": "amortized",
         "simulations": 500,
         "window": 0.5,
         "client": "tcp://x:1",

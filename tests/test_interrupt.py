@@ -52,7 +52,7 @@ def test_interrupt_leaves_nothing(moment: str, tmp_path: Path) -> None:
 def wait_for(moment: str, run: subprocess.Popen[str]) -> None:
     assert run.stderr is not None
     if moment == "simulate":
-        assert next(run.stderr) == "pilot: 600\n"
+        assert next(run.stderr) == "simulate the prior (pilot): 600\n"
         time.sleep(0.5)
         return
     deadline = time.monotonic() + 60

@@ -12,15 +12,18 @@ import pytest
 
 from sbical.checks import BUILT_IN, Check, Evidence, Finding, Verdict, judge, registered
 from sbical.errors import OutputError
+from sbical.importance import Importance
 
 
 @pytest.mark.parametrize("member", registered().values(), ids=lambda c: c.NAME)
 def test_contract(member: Check, make_evidence: Callable[..., Evidence]) -> None:
-    good = make_evidence(0)
+    weights = np.random.default_rng(0).normal(size=2000)
+    good = replace(make_evidence(0), importance=Importance(0.3 * weights))
     bad = replace(
         make_evidence(0, factor=0.3, x_shift=40.0),
         posterior_u=good.prior_u + 3.0,
         posterior=np.column_stack([good.prior[:, 0], 1 / good.prior[:, 0], good.prior[:, 2:]]),
+        importance=Importance(4.0 * weights),
         holdout_after=None,
         holdout=None,
         failed_fraction=0.5,
@@ -46,6 +49,7 @@ def test_every_module_of_the_package_is_registered() -> None:
         "identified",
         "replay_error",
         "predictive_coverage",
+        "correction",
         "sbc",
         "tarp",
         "expected_coverage",
@@ -59,7 +63,8 @@ def test_exact_posterior_is_trustworthy(make_evidence: Callable[..., Evidence]) 
     assert verdict.status == "pass"
     assert verdict.trustworthy
     assert str(verdict).splitlines()[0] == "verdict: pass (every check passed)"
-    assert len(str(verdict).splitlines()) == 1 + len(BUILT_IN)
+    # there is no likelihood, so "correction" does not apply
+    assert len(str(verdict).splitlines()) == 1 + len(BUILT_IN) - 1
 
 
 def test_overconfident_posterior_is_not(make_evidence: Callable[..., Evidence]) -> None:
