@@ -13,6 +13,7 @@ sets, of sbical's CPU seconds over sbi's.
 from __future__ import annotations
 
 import contextlib
+import sys
 import tempfile
 import time
 from typing import NamedTuple
@@ -77,8 +78,8 @@ def stock(data: Data, scaling: Scaling, seed: int, epochs: int) -> Run:
     """sbi as it comes; ``epochs`` only cuts a quick run short."""
     z, x = scaling.standardised(data.u), scaling.features(data.x)
     torch.manual_seed(seed)
-    # sbi writes logs into the working directory
-    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+    # sbi writes logs into the working directory, and tells on stdout that it converged
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), contextlib.redirect_stdout(sys.stderr):
         inference = NPE(density_estimator="nsf", show_progress_bars=False).append_simulations(z, x)
         began = time.process_time()
         flow = inference.train(max_num_epochs=epochs, show_train_summary=False)
