@@ -8,7 +8,7 @@ against the other half, at the first observation.
 
     python benchmarks/sbibm.py --json
 
-Reference posteriors come from sbibm's wheel, which is downloaded (66 MB) and unpacked where ``--sbibm`` says, not installed.
+Reference posteriors come from sbibm's wheel, which is downloaded (19 MB) and unpacked where ``--sbibm`` says, not installed.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
 from sbical.estimator import fit
+from sbical.training import Training
 
 WHEEL = "sbibm==1.1.0"
 CACHE = Path.home() / ".cache" / "sbical" / "sbibm"
@@ -63,10 +64,12 @@ def c2st(reference: np.ndarray, draws: np.ndarray, seed: int = 1) -> float:
         return float(np.mean(cross_val_score(classifier, both, label, cv=KFold(5, shuffle=True, random_state=seed))))
 
 
-def score(name: str, task: Task, files: Path, seed: int, observations: list[int], simulations: int, draws: int) -> dict[str, float]:
+def score(
+    name: str, task: Task, files: Path, seed: int, observations: list[int], simulations: int, draws: int, training: Training
+) -> dict[str, float]:
     """Train on one task, score every observation, and print it."""
     timer = Timer()
-    estimator = fit(*task.draw(simulations, seed), seed=seed)
+    estimator = fit(*task.draw(simulations, seed), seed=seed, training=training)
     trained, held_out = timer.seconds, -float(estimator.log_prob_pairs(*task.draw(4_000, HELD_OUT + seed)).mean())
     print(f"{name}, seed {seed}: trained in {trained:.0f} s, held-out negative log density {held_out:.3f} nats", flush=True)
     values: list[float] = []
@@ -95,12 +98,12 @@ def main() -> None:
     parser.add_argument("--simulations", type=int, default=10_000)
     arguments = parser.parse_args()
     tasks, timer, figures = fetch(arguments.sbibm), Timer(), {}
-    observations, simulations, draws = arguments.observations, arguments.simulations, 10_000
+    observations, simulations, draws, training = arguments.observations, arguments.simulations, 10_000, Training()
     if arguments.quick:
-        observations, simulations, draws = observations[:1], 300, 300
+        observations, simulations, draws, training = observations[:1], 300, 300, Training(steps=100)
     for name in arguments.tasks:
         task, files = TASKS[name], tasks / name / "files"
-        result = score(name, task, files, arguments.seed, observations, simulations, draws)
+        result = score(name, task, files, arguments.seed, observations, simulations, draws, training)
         figures[name] = round(result["c2st"], 4)
         newer = f", best newer figure {task.newer}" if task.newer else ""
         against = f"published NPE {task.published}{newer}, reference against itself {halves(files, draws):.3f}"
