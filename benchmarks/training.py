@@ -2,11 +2,11 @@
 
 Both learn from the same simulations in the same coordinates (those of ``sbical.estimator``: unconstrained parameters, scaled
 summaries) on one torch thread, and are judged by the same unseen simulations. sbi: ``NPE(density_estimator="nsf")`` with its
-own batches, rate and early stopping. sbical: one member, exactly as ``calibrate`` trains it, from beginning to end. So there
-is no budget to choose and this script picks nothing on the unseen simulations. ``Training`` itself was chosen before: at
-seed 0 the servo's simulations are the very ones it was chosen on, so another ``--seed`` is the fair one there. Where the member's negative log density is not at most
-sbi's + 0.02 nats the target counts as missed (``reached`` false) whatever the time. ``cpu_ratio`` is the worst, over data
-sets, of sbical's CPU seconds over sbi's.
+own batches, rate and early stopping. sbical: one member, exactly as ``calibrate`` trains it, from beginning to end. So there is
+no budget to choose and this script picks nothing on the unseen simulations. ``Training`` itself was chosen before: at seed 0
+the servo's simulations are the very ones it was chosen on, so another ``--seed`` is the fair one there. Where the member's
+negative log density is not at most sbi's + 0.02 nats the target counts as missed (``reached`` false) whatever the time.
+``cpu_ratio`` is the worst, over data sets, of sbical's CPU seconds over sbi's.
 
     python benchmarks/training.py --json
 """
