@@ -9,18 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-from scipy.stats import multivariate_t
 
 from sbical import chart
-from sbical.chart import ChartedEstimator
 from sbical.errors import SimulationError
-from sbical.expansion import Expansion, Problem, expand, refit, sensitivity, target_of
+from sbical.expansion import Expansion, Problem, expand, refit, target_of
 from sbical.experiment import Experiment
-from sbical.fanout import SimulationSet
-from sbical.importance import Importance
 from sbical.local_estimator import LocalEstimator, Part
 from sbical.modes import find_modes
 from sbical.noise import NoiseModel
@@ -30,54 +25,25 @@ from sbical.route import DRAWS, FRESH, Learned, Ranked
 from sbical.runner import Runner, enough
 from sbical.summary import flatten
 from sbical.training import Training
+from sbical.weighing import FEWEST, Component, Weighted, adapt, weigh
 
 #: The samples that a window's initial state was read from are part of its likelihood too. Knowing it so many times less well
 #: beforehand counts them (nearly) once.
 DIFFUSE = 5.0
-#: Shares of the budget: prior draws to start from, training of one round, draws that are weighted to see whether another round is
-#: needed, and in the end.
-PILOT, TRAIN, TRIAL, FINAL = 0.07, 0.25, 0.05, 0.18
+#: Shares of the budget: prior draws to start from, training of one round, draws that are weighted to see how good a proposal is, and
+#: draws that are weighted in the end, at least and at most.
+PILOT, TRAIN, TRIAL, LEAST_FINAL, FINAL = 0.07, 0.23, 0.07, 0.14, 0.22
 ROUNDS = 3
-#: Another round is not worth its simulations above this efficiency of the weights.
-GOOD = 0.75
-#: Share of weighted draws from a heavy-tailed density around each mode, so that no weight is unbounded (Hesterberg 1995).
-DEFENSIVE, DEGREES = 0.05, 5.0
+#: Below this efficiency of the weights the network is trained again, where they point.
+POOR = 0.15
+#: How often the proposal learns from its weights before the last draws.
+ADAPTATIONS = 1
 #: A mode gets at least this share of simulations.
 LEAST_SHARE = 0.15
 #: Noise-free simulations around a mode that show how the trajectories bend there.
 BENT = 200
-#: A round with fewer effective draws than this per parameter says too little of the posterior's shape.
-FEWEST = 4.0
 #: What is left to learn around a mode is little: one member is enough, and the weights correct it.
 TRAINING = Training(members=1)
-
-
-@dataclass(frozen=True, eq=False)
-class Component:
-    """A mode with what was simulated there, its trained estimator, its summary of the recording x_o (k,), and its share of the
-    proposal.
-    """
-
-    at: Expansion
-    simulated: SimulationSet
-    estimator: ChartedEstimator
-    x_o: np.ndarray
-    share: float
-
-
-@dataclass(frozen=True, eq=False)
-class Weighted:
-    """Draws u (n, d) with initial errors (n, windows, k), the component (n,) each came from, and their weights.
-
-    ``log_network`` (n,): density of the networks alone, without the defensive part; NaN rows never occur.
-    """
-
-    u: np.ndarray
-    errors: np.ndarray
-    origin: np.ndarray
-    importance: Importance
-    log_target: np.ndarray
-    log_network: np.ndarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,14 +95,17 @@ def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: in
     while True:
         number += 1
         components = _train(runner, prior, problem, modes, shares, round(TRAIN * budget), rng, training)
-        trial = weigh(runner, prior, problem, components, round(TRIAL * budget), rng)
-        left = budget - runner.count
-        last = number == ROUNDS or left < (TRAIN + TRIAL + FINAL) * budget or trial.importance.efficiency > GOOD
-        if last:
+        weighted = weigh(runner, prior, problem, components, round(TRIAL * budget), rng)
+        left = (budget - runner.count) / budget
+        if number == ROUNDS or left < TRAIN + 2 * TRIAL + LEAST_FINAL or weighted.importance.efficiency > POOR:
             break
-        modes, shares = _recentre(problem, components, trial, prior.names)
-    more = weigh(runner, prior, problem, components, max(round(FINAL * budget), 100), rng)
-    return LocalPosterior(tuple(components), _joined(trial, more), number)
+        modes, shares = _recentre(problem, components, weighted, prior.names)
+    for _ in range(ADAPTATIONS):
+        components = adapt(components, weighted, LEAST_SHARE, rng)
+        weighted = weigh(runner, prior, problem, components, round(TRIAL * budget), rng)
+    components = adapt(components, weighted, LEAST_SHARE, rng)
+    final = min(round(FINAL * budget), max(budget - runner.count, round(LEAST_FINAL * budget)))
+    return LocalPosterior(tuple(components), weigh(runner, prior, problem, components, final, rng), number)
 
 
 def pose(runner: Runner, prior: Prior, experiment: Experiment) -> Problem:
@@ -187,72 +156,19 @@ def _bent(runner: Runner, prior: Prior, problem: Problem, mode: Expansion, rng: 
     return replace(mode, summary=mode.summary.bent(flatten(found.values).astype(np.float64), mode.at.noise[problem.target.channel]))
 
 
-def weigh(runner: Runner, prior: Prior, problem: Problem, components: Sequence[Component], n: int, rng: np.random.Generator) -> Weighted:
-    """n draws of the components' mixture with their importance weights."""
-    tails = [_tail(c.at) for c in components]
-    counts = rng.multinomial(n, [c.share for c in components])
-    u, errors, origin = [], [], []
-    for i, (c, count) in enumerate(zip(components, counts, strict=True)):
-        wide = int(rng.binomial(count, DEFENSIVE))
-        drawn = (
-            c.estimator.sample_many(c.x_o[None], count - wide, int(rng.integers(2**62)))[0]
-            if count > wide
-            else np.empty((0, len(c.at.at.u)))
-        )
-        far = np.atleast_2d(tails[i].rvs(wide, random_state=rng)).reshape(wide, -1)
-        u.append(np.concatenate([drawn, far]))
-        errors.append(c.at.follow(u[-1]))
-        origin.append(np.full(count, i))
-    all_u, all_errors, all_origin = np.concatenate(u), np.concatenate(errors), np.concatenate(origin)
-    network = np.stack([c.estimator.log_prob_pairs(all_u, np.broadcast_to(c.x_o, (n, len(c.x_o)))) for c in components])
-    wide = np.stack([np.atleast_1d(t.logpdf(all_u)) for t in tails])
-    share = np.log([c.share for c in components])[:, None]
-    log_network = np.logaddexp.reduce(network + share, axis=0)
-    log_q = np.logaddexp(log_network + np.log1p(-DEFENSIVE), np.logaddexp.reduce(wide + share, axis=0) + np.log(DEFENSIVE))
-    log_target = _log_target(runner, prior, problem, components, all_u, all_errors, all_origin)
-    return Weighted(all_u, all_errors, all_origin, Importance(log_target - log_q), log_target, log_network)
-
-
-def _tail(at: Expansion) -> Any:
-    """A heavy-tailed density around a mode."""
-    factor = at.box.factor
-    wide = 1.5 * factor @ factor.T
-    return multivariate_t(loc=at.box.mode_u, shape=wide, df=DEGREES, allow_singular=True)  # pyright: ignore[reportArgumentType]
-
-
-def _log_target(
-    runner: Runner, prior: Prior, problem: Problem, components: Sequence[Component], u: np.ndarray, errors: np.ndarray, origin: np.ndarray
-) -> np.ndarray:
-    """(n,) log prior + log likelihood with the initial errors integrated out, in unconstrained coordinates."""
-    theta = prior.to_constrained(u)
-    found = runner.trajectories("weigh", theta, problem.experiment, noise=False, errors=errors)
-    out = prior.log_prob_unconstrained(u)
-    with runner.timed("likelihood"):
-        for i, c in enumerate(components):
-            mine = np.flatnonzero(origin == i)
-            if len(mine):
-                bent = sensitivity(problem, c.at)(u[mine])
-                values = [v[mine].astype(np.float64) for v in found.values]
-                out[mine] += problem.noise.log_marginal(values, theta[mine], errors[mine][..., problem.target.errors], bent)
-    return out
-
-
 def _recentre(
     problem: Problem, components: Sequence[Component], trial: Weighted, names: Sequence[str]
 ) -> tuple[list[Expansion], np.ndarray]:
     """Expansions where the weights say that the modes are, and the share of each."""
-    weights = trial.importance.weights
     points, errors, covariances, shares = [], [], [], []
     for i, c in enumerate(components):
-        mine = trial.origin == i
-        share = float(weights[mine].sum())
-        local = Importance(np.where(mine, trial.importance.log_weights, -np.inf)[mine])
+        u, local, share = trial.of(i)
         mean, covariance = c.at.at.u, c.at.box.factor @ c.at.box.factor.T
         if local.size > FEWEST * len(mean):
-            mean, covariance = local.moments(trial.u[mine])
+            mean, covariance = local.moments(u)
         elif share > 0:
-            # the tail of a few heavy draws: look around them with what is known of the shape, doubled
-            mean, covariance = local.weights @ trial.u[mine], 4 * covariance
+            # a few heavy draws: look around them with what is known of the shape, doubled
+            mean, covariance = local.weights @ u, 4 * covariance
         points.append(mean)
         errors.append(c.at.follow(mean[None])[0])
         covariances.append(covariance)
@@ -262,10 +178,3 @@ def _recentre(
     chosen = [f for f, k in zip(fits, kept, strict=True) if k]
     shares_kept = np.array(shares)[kept]
     return expand(problem, chosen, [c for c, k in zip(covariances, kept, strict=True) if k], names), shares_kept / shares_kept.sum()
-
-
-def _joined(first: Weighted, second: Weighted) -> Weighted:
-    """Draws of the same proposal, together."""
-    both = [np.concatenate([getattr(a, name) for a in (first, second)]) for name in ("u", "errors", "origin", "log_target", "log_network")]
-    weights = Importance(np.concatenate([first.importance.log_weights, second.importance.log_weights]))
-    return replace(first, u=both[0], errors=both[1], origin=both[2], log_target=both[3], log_network=both[4], importance=weights)

@@ -1,0 +1,164 @@
+"""Draws near the modes, weighted by the explicit likelihood, and proposals that learn from the weights.
+
+The first proposal is what the networks answer. Gaussian mixtures fitted to its weighted draws follow the posterior closer (adaptive
+importance sampling: Cappe et al. 2008, doi:10.1007/s11222-008-9059-x); the networks and a heavy tail keep their part in it, so that a
+lobe the mixtures have not seen still gets its draws, and no weight is unbounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import multivariate_t
+from sklearn.mixture import GaussianMixture
+
+from sbical.chart import ChartedEstimator
+from sbical.expansion import Expansion, Problem, sensitivity
+from sbical.fanout import SimulationSet
+from sbical.importance import Importance
+from sbical.prior import Prior
+from sbical.runner import Runner
+
+#: Share of draws from a heavy-tailed density around each mode (Hesterberg 1995), its degrees of freedom, and its width squared.
+DEFENSIVE, DEGREES, WIDTH = 0.05, 5.0, 1.5
+#: Share of draws from the networks once mixtures are fitted.
+NETWORK = 0.2
+#: Mixtures have at most so many components; one more must be worth it (BIC, at the effective number of draws).
+MOST_COMPONENTS = 5
+#: Draws that a mixture is fitted to, made from the weighted ones.
+FITTED = 4000
+#: With fewer effective draws per parameter than this, weights say too little of the posterior's shape.
+FEWEST = 8.0
+
+
+@dataclass(frozen=True, eq=False)
+class Component:
+    """A mode with what was simulated there, its trained estimator, the recordings' summary x_o (k,), and its share of draws."""
+
+    at: Expansion
+    simulated: SimulationSet
+    estimator: ChartedEstimator
+    x_o: np.ndarray
+    share: float
+    mixture: GaussianMixture | None = None
+
+    @property
+    def tail(self) -> Any:
+        """A heavy-tailed density around the mode."""
+        factor = self.at.box.factor
+        wide = WIDTH * factor @ factor.T
+        return multivariate_t(loc=self.at.box.mode_u, shape=wide, df=DEGREES, allow_singular=True)  # pyright: ignore[reportArgumentType]
+
+    def parts(self) -> tuple[float, float, float]:
+        """Shares of network, mixture and tail."""
+        return (1 - DEFENSIVE, 0.0, DEFENSIVE) if self.mixture is None else (NETWORK, 1 - NETWORK - DEFENSIVE, DEFENSIVE)
+
+    def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """(n, d) draws of unconstrained parameters."""
+        network, mixture, tail = rng.multinomial(n, self.parts()).tolist()
+        drawn = [np.empty((0, len(self.at.at.u)))]
+        if network:
+            drawn.append(self.estimator.sample_many(self.x_o[None], network, int(rng.integers(2**62)))[0])
+        if mixture and self.mixture is not None:
+            self.mixture.random_state = int(rng.integers(2**31))
+            drawn.append(self.at.box.mode_u + self.mixture.sample(mixture)[0] @ self.at.box.factor.T)
+        if tail:
+            drawn.append(self.tail.rvs(tail, random_state=rng).reshape(tail, -1))
+        return np.concatenate(drawn)
+
+    def log_network(self, u: np.ndarray) -> np.ndarray:
+        """(n,) log density of the network's answer at u (n, d)."""
+        return self.estimator.log_prob_pairs(u, np.broadcast_to(self.x_o, (len(u), len(self.x_o))))
+
+    def log_prob(self, u: np.ndarray, log_network: np.ndarray) -> np.ndarray:
+        """(n,) log density of ``sample`` at u (n, d)."""
+        network, mixture, tail = self.parts()
+        out = np.logaddexp(log_network + np.log(network), np.atleast_1d(self.tail.logpdf(u)) + np.log(tail))
+        if self.mixture is not None:
+            scale = np.linalg.slogdet(self.at.box.factor)[1]
+            out = np.logaddexp(out, self.mixture.score_samples(self.at.box.whitened(u)) - scale + np.log(mixture))
+        return out
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """Draws u (n, d) with initial errors (n, windows, k), the component (n,) each came from, and their weights.
+
+    ``log_target`` (n,) is prior times likelihood, ``log_network`` (n,) the density of the networks' answer.
+    """
+
+    u: np.ndarray
+    errors: np.ndarray
+    origin: np.ndarray
+    importance: Importance
+    log_target: np.ndarray
+    log_network: np.ndarray
+
+    def of(self, component: int) -> tuple[np.ndarray, Importance, float]:
+        """A component's draws, their weights, and the share of all weight that they carry."""
+        mine = self.origin == component
+        return self.u[mine], Importance(self.importance.log_weights[mine]), float(self.importance.weights[mine].sum())
+
+
+def weigh(runner: Runner, prior: Prior, problem: Problem, components: Sequence[Component], n: int, rng: np.random.Generator) -> Weighted:
+    """n draws of the components' mixture with their importance weights."""
+    counts = rng.multinomial(n, [c.share for c in components])
+    drawn = [c.sample(int(count), rng) for c, count in zip(components, counts, strict=True)]
+    u, origin = np.concatenate(drawn), np.repeat(np.arange(len(components)), counts)
+    errors = np.concatenate([c.at.follow(part) for c, part in zip(components, drawn, strict=True)])
+    share = np.log([c.share for c in components])
+    networks = np.stack([c.log_network(u) for c in components])
+    log_q = np.logaddexp.reduce([c.log_prob(u, own) + s for c, own, s in zip(components, networks, share, strict=True)], axis=0)
+    log_target = _log_target(runner, prior, problem, components, u, errors, origin)
+    return Weighted(u, errors, origin, Importance(log_target - log_q), log_target, np.logaddexp.reduce(networks + share[:, None], axis=0))
+
+
+def _log_target(
+    runner: Runner, prior: Prior, problem: Problem, components: Sequence[Component], u: np.ndarray, errors: np.ndarray, origin: np.ndarray
+) -> np.ndarray:
+    """(n,) log prior + log likelihood with the initial errors integrated out, in unconstrained coordinates."""
+    theta = prior.to_constrained(u)
+    found = runner.trajectories("weigh", theta, problem.experiment, noise=False, errors=errors)
+    out = prior.log_prob_unconstrained(u)
+    with runner.timed("likelihood"):
+        for i, c in enumerate(components):
+            mine = np.flatnonzero(origin == i)
+            if len(mine):
+                bent = sensitivity(problem, c.at)(u[mine])
+                values = [v[mine].astype(np.float64) for v in found.values]
+                out[mine] += problem.noise.log_marginal(values, theta[mine], errors[mine][..., problem.target.errors], bent)
+    return out
+
+
+def adapt(components: Sequence[Component], weighted: Weighted, least: float, rng: np.random.Generator) -> list[Component]:
+    """The components with mixtures fitted to their weighted draws, and shares (at least ``least``) as the weights say.
+
+    A component whose weights rest on too few draws keeps the proposal it has.
+    """
+    out = []
+    for i, c in enumerate(components):
+        u, own, share = weighted.of(i)
+        mixture = c.mixture
+        if own.size > FEWEST * u.shape[1]:
+            mixture = _fitted(c.at.box.whitened(u), own, rng)
+        out.append(Component(c.at, c.simulated, c.estimator, c.x_o, max(share, least), mixture))
+    total = sum(c.share for c in out)
+    return [Component(c.at, c.simulated, c.estimator, c.x_o, c.share / total, c.mixture) for c in out]
+
+
+def _fitted(z: np.ndarray, own: Importance, rng: np.random.Generator) -> GaussianMixture:
+    """A mixture of Gaussians for weighted points z (n, d), of as many components as they support."""
+    points, (n, d) = z[own.resample(FITTED, rng)], z.shape
+    best: tuple[float, GaussianMixture] | None = None
+    for count in range(1, MOST_COMPONENTS + 1):
+        mixture = GaussianMixture(count, reg_covar=1e-3, random_state=int(rng.integers(2**31))).fit(points)
+        free = count * (d + d * (d + 1) / 2 + 1) - 1
+        criterion = -2 * own.size * float(mixture.score(points)) + free * np.log(own.size)
+        if best is None or criterion < best[0]:
+            best = (criterion, mixture)
+    if best is None:
+        raise ValueError(f"no mixture for {n} points")
+    return best[1]
