@@ -141,7 +141,7 @@ def _reading(residual: np.ndarray, std: np.ndarray, step: np.ndarray) -> tuple[n
         at_a, at_b = np.exp(-0.5 * (a**2 + _LOG_2PI) - log_z), np.exp(-0.5 * (b**2 + _LOG_2PI) - log_z)
         slope = (at_a - at_b) / std
         curvature = slope**2 - (a * at_a - b * at_b) / std**2
-        log_q = np.log(np.broadcast_to(step, residual.shape))
+    log_q = np.log(np.where(step > 0, step, 1.0))
     plain = np.broadcast_to(step <= 0, residual.shape)
     if plain.any():
         exact = _reading(residual, std, np.zeros(1))
