@@ -55,6 +55,16 @@ def test_a_narrow_proposal_is_found_out() -> None:
     assert not weights.trustworthy
 
 
+@pytest.mark.parametrize(("at", "sd"), [(50, 0.1), (50, 1.0), (5, 0.1), (3, 0.05), (0, 0.02)])
+def test_a_hopeless_proposal_is_found_out(at: float, sd: float) -> None:
+    """The target is so narrow or far away that one draw carries all, and most weights underflow."""
+    z = np.random.default_rng(0).normal(size=(1000, D))
+    weights = Importance(norm.logpdf(z, at, sd).sum(1) - norm.logpdf(z).sum(1))
+    assert weights.size < 1.1
+    assert weights.k_hat > K_HAT
+    assert not weights.trustworthy
+
+
 def test_nothing_anywhere() -> None:
     nothing = Importance(np.full(100, -np.inf))
     assert nothing.efficiency == 0.0
