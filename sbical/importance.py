@@ -11,6 +11,8 @@ import numpy as np
 K_HAT = 0.7
 #: Below this efficiency the draws that carry the weight are too few.
 LEAST_EFFICIENCY = 0.01
+#: A weight so far below the largest [nats] is nothing beside it, and near the smallest number that there is.
+UNDERFLOW = 300.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,8 +47,10 @@ class Importance:
         # imported late: arviz takes a second; it expects log likelihoods, whose negative is the weight
         from arviz_stats.base.array import array_stats
 
-        used = self.log_weights[np.isfinite(self.log_weights)]
-        if len(used) < 25:
+        used = np.sort(self.log_weights[np.isfinite(self.log_weights)])
+        tail = int(np.ceil(min(len(used) / 5, 3 * np.sqrt(len(used)))))
+        # most of the tail would underflow, and the fit of nothing finds no tail at all
+        if len(used) < 25 or used[-tail + tail // 4] < used[-1] - UNDERFLOW:
             return float("inf")
         return float(array_stats.psislw(-used)[1])
 

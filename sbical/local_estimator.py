@@ -57,6 +57,9 @@ class LocalEstimator:
 def load_local_estimator(path: str | Path) -> LocalEstimator:
     """Read back what ``LocalEstimator.save`` wrote. Raises OutputError for anything else."""
     content = read_state(path)
+    if "local" in content and content["format"] != FORMAT:
+        fix = "calibrate again, or use the version that wrote it"
+        raise OutputError(f"{path} has layout {content['format']}, this sbical reads layout {FORMAT}; {fix}")
     try:
         return LocalEstimator(tuple(_part(item, path) for item in content["local"]))
     except (KeyError, TypeError, AttributeError, ValueError) as error:

@@ -26,11 +26,13 @@ def find_modes(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray, names: 
     ``pilot_u`` (n, d) are draws of the prior and ``pilot`` (n, D) their clean trajectories. No expansion means that nothing fits.
     """
     starts = _starts(problem, pilot_u, pilot)
-    scouted = fit(problem.clean, problem.target, starts, iterations=SCOUTING)
+    scouted = fit(problem.clean, problem.target, starts, iterations=SCOUTING) if len(starts) else []
     if not scouted:
         return [], np.empty(0)
     finalists = _distinct(problem, scouted, max)[:FINALISTS]
     fits = _distinct(problem, fit(problem.clean, problem.target, np.stack([f.u for f in finalists]), iterations=ITERATIONS), min)
+    if not fits:
+        return [], np.empty(0)
     evidence = np.array([_log_evidence(problem, f) for f in fits])
     kept = [f for f, e in zip(fits, evidence, strict=True) if e > evidence.max() - NEGLIGIBLE]
     shares = np.exp(evidence[evidence > evidence.max() - NEGLIGIBLE] - evidence.max())

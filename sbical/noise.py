@@ -141,7 +141,7 @@ def _reading(residual: np.ndarray, std: np.ndarray, step: np.ndarray) -> tuple[n
         at_a, at_b = np.exp(-0.5 * (a**2 + _LOG_2PI) - log_z), np.exp(-0.5 * (b**2 + _LOG_2PI) - log_z)
         slope = (at_a - at_b) / std
         curvature = slope**2 - (a * at_a - b * at_b) / std**2
-        log_q = np.log(np.broadcast_to(step, residual.shape))
+    log_q = np.log(np.where(step > 0, step, 1.0))
     plain = np.broadcast_to(step <= 0, residual.shape)
     if plain.any():
         exact = _reading(residual, std, np.zeros(1))
@@ -171,7 +171,8 @@ def _integrated(residual: np.ndarray, std: np.ndarray, step: np.ndarray, gradien
         trial = move + size[:, None] * newton
         log_p, slope, curvature = _reading(rows - np.einsum("ntk,nk->nt", flat, trial), scale, rounding)
         value = log_p.sum(1) - 0.5 * ((start + trial) ** 2).sum(1)
-        hessian = np.einsum("ntk,nt,ntl->nkl", flat, curvature, flat) + np.eye(len(free))
+        # a failed row's curvature is NaN; its value says so too
+        hessian = np.einsum("ntk,nt,ntl->nkl", flat, np.nan_to_num(curvature), flat) + np.eye(len(free))
         step_to_mode = np.linalg.solve(hessian, (np.einsum("ntk,nt->nk", flat, slope) - (start + trial))[..., None])[..., 0]
         up = value > height
         move, newton = np.where(up[:, None], trial, move), np.where(up[:, None], step_to_mode, newton)
