@@ -32,10 +32,10 @@ from sbical.weighing import FEWEST, Component, Weighted, adapt, weigh
 DIFFUSE = 5.0
 #: Shares of the budget: prior draws to start from, training of one round, draws that are weighted to see how good a proposal is, and
 #: draws that are weighted in the end, at least and at most.
-PILOT, TRAIN, TRIAL, LEAST_FINAL, FINAL = 0.07, 0.23, 0.07, 0.14, 0.22
+PILOT, TRAIN, TRIAL, LEAST_FINAL, FINAL = 0.06, 0.21, 0.06, 0.10, 0.24
 ROUNDS = 3
 #: Below this efficiency of the weights the network is trained again, where they point.
-POOR = 0.15
+POOR = 0.5
 #: How often the proposal learns from its weights before the last draws.
 ADAPTATIONS = 1
 #: A mode gets at least this share of simulations.
