@@ -126,6 +126,11 @@ def test_the_posterior_is_the_exact_one(robot: Robot, found: sbical.Calibration)
         shape = [-1 if i == k else 1 for i in range(3)]
         log_p += (norm.logpdf(np.log(axes[k] / median), 0, SPREAD) - np.log(axes[k])).reshape(shape)
     density = np.exp(log_p - log_p.max())
+    cells = np.log([a[1] - a[0] for a in axes]).sum() - 0.5 * observed.size * np.log(2 * np.pi)
+    figures = next(f for f in found.verdict.checks if f.name == "correction").values
+    assert figures["log_evidence"] == pytest.approx(
+        log_p.max() + np.log(density.sum()) + cells, abs=0.05 + 3 * figures["log_evidence_error"]
+    )
     for k, axis in enumerate(axes):
         marginal = density.sum(tuple(i for i in range(3) if i != k))
         marginal /= marginal.sum()
