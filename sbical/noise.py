@@ -161,8 +161,8 @@ def _integrated(residual: np.ndarray, std: np.ndarray, step: np.ndarray, gradien
     n = len(residual)
     # errors that move nothing integrate to one
     free = np.flatnonzero((gradient != 0).any((0, 1, 2)))
-    flat, start = gradient[..., free].reshape(n, -1, len(free)), errors[:, free]
     rows = residual.reshape(n, -1)
+    flat, start = gradient[..., free].reshape(*rows.shape, len(free)), errors[:, free]
     scale, rounding = (np.broadcast_to(a, residual.shape).reshape(n, -1) for a in (std, step))
     rounding = rounding if (step > 0).any() else np.zeros(1)
     move, height, size = np.zeros((n, len(free))), np.full(n, -np.inf), np.ones(n)

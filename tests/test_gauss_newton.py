@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sbical.expansion import Problem
+from sbical.expansion import Problem, sensitivity
 from sbical.experiment import Experiment
 from sbical.gauss_newton import Clean, Fit, Normal, Target, derivatives, fit, merit
 from sbical.modes import find_modes
@@ -250,6 +250,34 @@ def test_proposed_errors_follow_the_parameters(linear: Linear, observed: np.ndar
     likeliest = ((observed - u @ linear.by_u.T) * weight) @ dense[:, 3:] / inner
     assert (np.abs(errors[..., 1] - likeliest) * np.sqrt(inner)).max() < 4.05
     np.testing.assert_allclose(mode.follow(u)[..., 1], likeliest, atol=0.01)
+
+
+def test_sensitivity_follows_the_parameters(problem: Callable[[Clean, Target], Problem]) -> None:
+    """A product of parameter and error: its derivative by the error is linear in the parameter, so first order is exact."""
+    rng = np.random.default_rng(10)
+    effect, by_u = rng.normal(size=len(PATTERN)), rng.normal(size=(len(PATTERN), 2))
+    window = np.repeat(np.arange(W), T * M)
+
+    def clean(u: np.ndarray, errors: np.ndarray) -> np.ndarray:
+        return u @ by_u.T + (1 + 0.5 * u[:, :1]) * effect * errors[:, window, 1]
+
+    target = replace(two_modes(), errors=ERRORS)
+    posed = problem(clean, target)
+    pilot_u = rng.normal(size=(100, 2))
+    modes, _ = find_modes(posed, pilot_u, clean(pilot_u, np.zeros((100, W, 2))), ("a", "b"))
+    u = modes[0].at.u + 0.3 * rng.normal(size=(6, 2))
+    at = sensitivity(posed, modes[0])(u)
+    for w in range(W):
+        wanted = (1 + 0.5 * u[:, :1]) * effect[window == w]
+        np.testing.assert_allclose(at(w, slice(0, 6))[..., 0], wanted.reshape(6, T, M), atol=1e-8)
+        np.testing.assert_allclose(at(w, slice(2, 4)), at(w, slice(0, 6))[2:4])
+
+
+def test_windows_are_cut_as_they_were_joined(problem: Callable[[Clean, Target], Problem]) -> None:
+    flat = np.arange(2.0 * len(PATTERN)).reshape(2, -1)
+    cut = problem(squared, two_modes()).windows(flat)
+    assert [c.shape for c in cut] == [(2, T, M)] * W
+    np.testing.assert_array_equal(np.concatenate([c.reshape(2, -1) for c in cut], 1), flat)
 
 
 def test_nothing_fits_where_everything_fails(problem: Callable[[Clean, Target], Problem]) -> None:

@@ -167,6 +167,19 @@ def test_gaussian_marginal_is_a_wide_normal(noisy: Simulator, observing: Callabl
         assert found[i] == pytest.approx(wanted, abs=1e-8)
 
 
+@pytest.mark.parametrize("k", [0, 2])
+def test_without_errors_that_move_anything_the_marginal_is_the_likelihood(
+    k: int, noisy: Simulator, rounded: Simulator, observing: Callable[..., NoiseModel]
+) -> None:
+    rng = np.random.default_rng(6)
+    observed, clean = 0.1 * rng.normal(size=(7, 2)), 0.1 * rng.normal(size=(2, 7, 2))
+    still = Sensitivity([np.zeros((7, 2, k))], [np.zeros((1, 7, 2, k))], np.zeros((2, 1)))
+    for simulator in (noisy, rounded):
+        model, theta = observing(simulator, observed), THETA[:, : len(simulator.parameters)]
+        found = model.log_marginal([clean], theta, rng.normal(size=(2, 1, k)), still)
+        np.testing.assert_allclose(found, model.log_likelihood([clean], theta))
+
+
 @pytest.mark.parametrize(("step", "tolerance"), [(0.02, 1e-3), (0.1, 0.02), (0.3, 0.1)])
 def test_rounded_marginal_is_the_integral(step: float, tolerance: float, rounded: Simulator, observing: Callable[..., NoiseModel]) -> None:
     rng = np.random.default_rng(3)

@@ -1,0 +1,187 @@
+"""The whole local route on a pendulum with an explicit likelihood: the truth is found, kept, and the same on any cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from arviz_stats.summary import summary
+from distributed import Client
+from scipy.stats import norm
+
+import sbical
+from sbical.cluster import cluster
+from sbical.errors import ExperimentError
+from sbical.experiment import Experiment
+from sbical.linear_summary import LinearSummary
+from sbical.local import DIFFUSE
+from sbical.local_estimator import LocalEstimator
+from sbical.process import simulating
+from sbical.recording import Recording
+from sbical.signals import HeldSignal
+from sbical.simulator import Simulator
+
+NOISY = """
+[effects.grain]
+family = "sensor_noise"
+target = "position"
+std = "grain"
+[effects.hum]
+family = "sensor_noise"
+target = "velocity"
+std = "hum"
+"""
+MEDIANS, SPREAD = (0.02, 0.003, 0.03), 0.7
+PRIOR = "\n".join(
+    f'[{name}]\ndistribution = "LogNormal"\nloc = {np.log(median)}\nscale = {SPREAD}\nunit = "{unit}"\nsource = "made up"'
+    for name, median, unit in zip(("viscous", "grain", "hum"), MEDIANS, ("N m s/rad", "rad", "rad/s"), strict=True)
+)
+TRUTH = {"viscous": 0.012, "grain": 0.002, "hum": 0.05}
+
+
+@dataclass(frozen=True)
+class Robot:
+    simulator: Simulator
+    prior: sbical.Prior
+    recording: Recording
+
+    def calibrate(self, client: Client, seed: int = 0) -> sbical.Calibration:
+        return sbical.calibrate(
+            self.simulator, self.prior, [self.recording], client=client, method="local", simulations=1500, seed=seed
+        )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def robot(
+    make_simulator: Callable[[str, str], Simulator], make_experiment: Callable[..., Experiment],
+    make_recording: Callable[..., Recording], pendulum_toml: str, pendulum_xml: str, tmp_path_factory: pytest.TempPathFactory,
+) -> Robot:  # fmt: skip
+    """A noisy pendulum, its prior, and 3 s of it under a known torque."""
+    simulator = make_simulator(pendulum_toml + NOISY, pendulum_xml)
+    path = tmp_path_factory.mktemp("prior") / "prior.toml"
+    path.write_text(PRIOR)
+    time = np.arange(0.0, 3.0, 0.01)
+    torque = 0.2 * np.sin(5 * time)
+    experiment = make_experiment(simulator, seconds=(3.0,), time=time, command=HeldSignal(time, torque), start=(0.2, 0.0))
+    with simulating():
+        measured = simulator.simulate(simulator.parameters.vector(TRUTH)[None], experiment, np.array([3])).values[0][0]
+    streams = {"torque": (time, torque), "position": (time, measured[:, 0]), "velocity": (time, measured[:, 1])}
+    return Robot(simulator, sbical.load_prior(path), make_recording("run1", streams))
+
+
+@pytest.fixture(scope="module")
+def found(robot: Robot, client: Client) -> sbical.Calibration:
+    return robot.calibrate(client)
+
+
+@pytest.mark.slow
+def test_the_truth_is_found(robot: Robot, found: sbical.Calibration) -> None:
+    low, high = found.posterior.interval(0.99)
+    truth = robot.simulator.parameters.vector(TRUTH)
+    assert ((truth > low) & (truth < high)).all(), (low, truth, high)
+    assert min(r.contraction for r in found.posterior.summary()) > 0.8
+    assert found.verdict.trustworthy, str(found.verdict)
+
+
+@pytest.mark.slow
+def test_the_posterior_is_the_exact_one(robot: Robot, found: sbical.Calibration) -> None:
+    """Against a grid over the damping and both noises, the initial state's error integrated out where the motion is linear in it."""
+    draws, experiment = found.posterior.draws, found.experiment.diffuse(DIFFUSE)
+    axes = [np.linspace(d.mean() - 5 * d.std(), d.mean() + 5 * d.std(), 41) for d in draws.T]
+    observed, (_, grain, hum) = experiment.observed[0], draws.mean(0)
+    damping = np.stack([axes[0], np.full(41, grain), np.full(41, hum)], 1)
+
+    def clean(errors: np.ndarray) -> np.ndarray:
+        with simulating():
+            seeds = np.zeros(len(damping), int)
+            return robot.simulator.simulate(damping, experiment, seeds, noise=False, errors=errors[:, None]).values[0]
+
+    def around(errors: np.ndarray, h: float = 1e-3) -> tuple[np.ndarray, np.ndarray]:
+        """Residual at no error as extrapolated from ``errors`` (41, 2), and the effect (41, T, 2, 2) of errors."""
+        effect = np.stack([(clean(errors + step) - clean(errors - step)) / (2 * h) for step in h * np.eye(2)], -1)
+        return observed - clean(errors) + np.einsum("ntck,nk->ntc", effect, errors), effect
+
+    def solved(residual: np.ndarray, effect: np.ndarray, stds: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Precision (n, 2, 2) of the error and its gradient (n, 2) at no error."""
+        inner = np.eye(2) + np.einsum("ntck,ntcl,c->nkl", effect, effect, stds**-2)
+        return inner, np.einsum("ntck,ntc,c->nk", effect, residual, stds**-2)
+
+    errors = np.zeros((41, 2))
+    for _ in range(3):
+        inner, pull = solved(*around(errors), np.array([grain, hum]))
+        errors = np.linalg.solve(inner, pull[..., None])[..., 0]
+    residual, effect = around(errors)
+    log_p = np.zeros((41, 41, 41))
+    for i, position in enumerate(axes[1]):
+        for j, velocity in enumerate(axes[2]):
+            stds = np.array([position, velocity])
+            inner, pull = solved(residual, effect, stds)
+            made_up = np.einsum("nk,nk->n", pull, np.linalg.solve(inner, pull[..., None])[..., 0])
+            square = (residual**2 / stds**2).sum((1, 2)) - made_up
+            log_p[:, i, j] = -0.5 * (square + np.linalg.slogdet(inner)[1]) - len(observed) * np.log(stds).sum()
+    for k, median in enumerate(MEDIANS):
+        shape = [-1 if i == k else 1 for i in range(3)]
+        log_p += (norm.logpdf(np.log(axes[k] / median), 0, SPREAD) - np.log(axes[k])).reshape(shape)
+    density = np.exp(log_p - log_p.max())
+    cells = np.log([a[1] - a[0] for a in axes]).sum() - 0.5 * observed.size * np.log(2 * np.pi)
+    figures = next(f for f in found.verdict.checks if f.name == "correction").values
+    assert figures["log_evidence"] == pytest.approx(
+        log_p.max() + np.log(density.sum()) + cells, abs=0.05 + 3 * figures["log_evidence_error"]
+    )
+    for k, axis in enumerate(axes):
+        marginal = density.sum(tuple(i for i in range(3) if i != k))
+        marginal /= marginal.sum()
+        mean = (axis * marginal).sum()
+        sd = np.sqrt(((axis - mean) ** 2 * marginal).sum())
+        assert abs(draws[:, k].mean() - mean) < 0.2 * sd, robot.prior.names[k]
+        assert draws[:, k].std() == pytest.approx(sd, rel=0.15), robot.prior.names[k]
+
+
+@pytest.mark.slow
+def test_what_a_local_run_leaves_behind(found: sbical.Calibration) -> None:
+    assert found.provenance["method"] == "local"
+    checks = {f.name: f for f in found.verdict.checks}
+    assert checks["correction"].status == "pass"
+    assert checks["correction"].values["efficiency"] > 0.1
+    assert "sbc" not in checks  # nothing amortized is left to judge
+    assert isinstance(found.summary, LinearSummary)
+    assert isinstance(found.estimator, LocalEstimator)
+    tree = found.posterior.to_datatree()
+    assert {"posterior", "prior", "sample_stats", "posterior_predictive", "observed_data"} <= set(tree.children)
+    assert {"log_weight", "log_posterior"} <= set(tree["sample_stats"].data_vars)
+    assert len(summary(tree, ci_prob=0.9, kind="stats")) == 3
+
+
+@pytest.mark.slow
+def test_a_local_calibration_serves_no_other_robot(robot: Robot, found: sbical.Calibration) -> None:
+    with pytest.raises(ExperimentError, match="method = amortized"):
+        found.infer([robot.recording])
+
+
+@pytest.mark.slow
+def test_a_saved_local_run_reads_back_the_same(found: sbical.Calibration, tmp_path: Path) -> None:
+    found.save(tmp_path / "run")
+    again = sbical.load_calibration(tmp_path / "run")
+    np.testing.assert_array_equal(again.posterior.draws, found.posterior.draws)
+    assert again.verdict == found.verdict
+    assert again.provenance["method"] == "local"
+    assert isinstance(again.estimator, LocalEstimator)
+    assert isinstance(found.estimator, LocalEstimator)
+    u = found.prior.to_unconstrained(found.posterior.draws[:20])
+    np.testing.assert_array_equal(again.estimator.log_prob(u), found.estimator.log_prob(u))
+    statistics = again.posterior.to_datatree()["sample_stats"]
+    np.testing.assert_array_equal(statistics["log_weight"], found.posterior.to_datatree()["sample_stats"]["log_weight"])
+    with pytest.raises(ExperimentError, match="method = amortized"):
+        again.infer([])
+
+
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_draws_on_any_cluster(robot: Robot, found: sbical.Calibration) -> None:
+    with cluster(None, workers=1) as one:
+        again = robot.calibrate(one)
+    np.testing.assert_array_equal(again.posterior.draws, found.posterior.draws)
+    assert replace(again.verdict, checks=()) == replace(found.verdict, checks=())
+    np.testing.assert_array_equal(again.simulations.x, found.simulations.x)
