@@ -234,9 +234,13 @@ def _check_training_set(theta_u: np.ndarray, x: np.ndarray) -> None:
 
 def _draw(flow: ConditionalDensityEstimator, count: int, features: Tensor) -> Tensor:
     """(count, m, d) draws of one member."""
-    drawn = torch.cat([flow.sample(torch.Size([r.stop - r.start]), condition=features) for r in _chunks(count, _ROWS)])
+    fix = "the estimator drew values that are not finite; train again with another seed or more simulations"
+    try:
+        drawn = torch.cat([flow.sample(torch.Size([r.stop - r.start]), condition=features) for r in _chunks(count, _ROWS)])
+    except RuntimeError as error:  # torch will not choose among weights that are not finite
+        raise SimulationError(fix) from error
     if not torch.isfinite(drawn).all():
-        raise SimulationError("the estimator drew values that are not finite; train again with another seed or more simulations")
+        raise SimulationError(fix)
     return drawn
 
 
