@@ -199,7 +199,7 @@ def weigh(runner: Runner, prior: Prior, problem: Problem, components: Sequence[C
             if count > wide
             else np.empty((0, len(c.at.at.u)))
         )
-        far = np.atleast_2d(tails[i].rvs(wide, random_state=rng)).reshape(wide, -1)
+        far = np.atleast_2d(tails[i].rvs(wide, random_state=rng)).reshape(wide, len(c.at.at.u))
         u.append(np.concatenate([drawn, far]))
         errors.append(c.at.follow(u[-1]))
         origin.append(np.full(count, i))
