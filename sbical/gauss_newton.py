@@ -69,7 +69,8 @@ def derivatives(clean: Clean, target: Target, u: np.ndarray, errors: np.ndarray)
     """(n, D, p) by parameters and (n, D, q) by initial errors, central differences at u (n, d) and errors (n, windows, k)."""
     p, q = len(target.motion), len(target.errors)
     if not p + q:
-        return (np.empty((len(u), len(target.observed), 0)),) * 2
+        none = np.empty((len(u), len(target.observed), 0))
+        return none, none
     points_u, points_e = np.repeat(u[:, None], 2 * (p + q), 1), np.repeat(errors[:, None], 2 * (p + q), 1)
     for sign, first in ((STEP, 0), (-STEP, p + q)):
         for j, column in enumerate(target.motion):

@@ -50,7 +50,7 @@ def _starts(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray) -> np.ndar
     z = ((pilot_u - target.centre) / target.spread)[:, target.motion]
     chosen: list[int] = []
     for row in order[: max(STARTS, len(order) // 5)]:
-        if np.isfinite(height[row]) and all(np.abs(z[row] - z[other]).max() > APART for other in chosen):
+        if np.isfinite(height[row]) and all(np.abs(z[row] - z[other]).max(initial=0.0) > APART for other in chosen):
             chosen.append(int(row))
         if len(chosen) == STARTS:
             break
