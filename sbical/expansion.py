@@ -182,7 +182,10 @@ def refit(problem: Problem, points: np.ndarray, errors: np.ndarray) -> list[Fit]
 def sensitivity(problem: Problem, at: Expansion) -> Callable[[np.ndarray], Sensitivity]:
     """Effect of the initial errors near an expansion, to first order in the parameters: call it with parameters u (n, d)."""
     target, normal = problem.target, at.normal
-    p = len(target.motion)
+    p, base = len(target.motion), _by_window(problem, at.at.by_error)
+    if not p:
+        # only the noise is unknown: nothing shifts
+        return lambda u: Sensitivity(base, [np.zeros((0, *b.shape)) for b in base], np.zeros((len(u), 0)))
     root = np.linalg.cholesky(np.linalg.inv(normal.schur))
     reach = np.minimum(BEND, BEND_PRIOR / np.abs(root / target.spread[target.motion][:, None]).max(0))
     points = np.repeat(at.at.u[None], 2 * p, 0)
@@ -194,7 +197,6 @@ def sensitivity(problem: Problem, at: Expansion) -> Callable[[np.ndarray], Sensi
     slopes = np.nan_to_num((bent[0::2] - bent[1::2]) / (2 * reach[:, None, None]))
     used = [_by_window(problem, s) for s in slopes]
     per_window = [np.stack([u[w] for u in used]) for w in range(target.windows)]
-    base = _by_window(problem, at.at.by_error)
 
     def at_parameters(u: np.ndarray) -> Sensitivity:
         shift = np.linalg.solve(root, (u - at.at.u)[:, target.motion].T).T

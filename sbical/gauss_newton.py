@@ -16,6 +16,8 @@ import numpy as np
 STEP = 1e-3
 #: Trial dampings of one iteration, relative to the present one: one batch of simulations serves them all.
 TRIALS = (0.03, 0.3, 3.0)
+#: Iterations before a start that is far behind is given up.
+PATIENCE = 6
 #: An iteration that gains less than this [nats] ends a start.
 CONVERGED = 1e-3
 #: Unknowns stay within so many standard deviations of their prior.
@@ -69,7 +71,7 @@ def derivatives(clean: Clean, target: Target, u: np.ndarray, errors: np.ndarray)
     """(n, D, p) by parameters and (n, D, q) by initial errors, central differences at u (n, d) and errors (n, windows, k)."""
     p, q = len(target.motion), len(target.errors)
     if not p + q:
-        return (np.empty((len(u), len(target.observed), 0)),) * 2
+        return np.empty((len(u), len(target.observed), 0)), np.empty((len(u), len(target.observed), 0))
     points_u, points_e = np.repeat(u[:, None], 2 * (p + q), 1), np.repeat(errors[:, None], 2 * (p + q), 1)
     for sign, first in ((STEP, 0), (-STEP, p + q)):
         for j, column in enumerate(target.motion):
@@ -79,25 +81,32 @@ def derivatives(clean: Clean, target: Target, u: np.ndarray, errors: np.ndarray)
             points_e[:, first + p + j, :, column] += sign
     values = clean(points_u.reshape(-1, u.shape[1]), points_e.reshape(-1, *errors.shape[1:])).reshape(len(u), 2, p + q, -1)
     slope = np.moveaxis(values[:, 0] - values[:, 1], 1, 2) / (2 * STEP)
-    return slope[..., :p], slope[..., p:]
+    by_u, by_error = slope[..., :p], slope[..., p:]
+    return by_u, by_error
 
 
-def fit(clean: Clean, target: Target, starts: np.ndarray, *, iterations: int = 30, keep: float = np.inf) -> list[Fit]:
-    """Fits from several starts (s, d), best first. Starts whose merit stays ``keep`` nats behind the best one are given up."""
+def fit(
+    clean: Clean, target: Target, starts: np.ndarray, *, iterations: int = 30, keep: float = np.inf, known: float = np.inf
+) -> list[Fit]:  # fmt: skip
+    """Fits from several starts (s, d), best first.
+
+    Starts whose merit is ``keep`` nats behind the best one, or behind a ``known`` one, after ``PATIENCE`` iterations are given up.
+    """
     states = [_State(u, np.zeros((target.windows, target.widths))) for u in starts]
     first = clean(np.stack([s.u for s in states]), np.stack([s.errors for s in states]))
     for state, f in zip(states, first, strict=True):
         state.place(target, f)
     states = [s for s in states if np.isfinite(s.merit)]
-    for _ in range(iterations):
+    for number in range(iterations):
         active = [s for s in states if not s.done]
         if not active:
             break
         _iterate(clean, target, active)
-        best = min(s.merit for s in states)
+        best = min([known, *(s.merit for s in states)])
         for s in active:
-            s.done |= s.merit > best + keep
+            s.done |= number + 1 >= PATIENCE and s.merit > best + keep
     best = min((s.merit for s in states), default=np.inf)
+    best = min(best, known)
     kept = sorted((s for s in states if s.merit <= best + keep), key=lambda s: s.merit)
     if not kept:
         return []

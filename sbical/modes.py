@@ -12,6 +12,10 @@ from sbical.gauss_newton import Fit, Normal, fit, merit
 #: Starts that are followed for a few iterations, and how many of these to the end.
 STARTS, FINALISTS = 8, 4
 SCOUTING, ITERATIONS = 5, 25
+#: Points of the scan along each parameter, and how far it reaches [prior standard deviations].
+SCANNED, REACH = 25, 2.4
+#: A start that is this much behind the best [nats] after ``gauss_newton.PATIENCE`` iterations is given up.
+HOPELESS = 30.0
 #: Starts differ by at least this in some parameter [prior standard deviations].
 APART = 0.7
 #: Fits closer than this are one mode [posterior standard deviations, per parameter].
@@ -33,6 +37,10 @@ def find_modes(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray, names: 
     fits = _distinct(problem, fit(problem.clean, problem.target, np.stack([f.u for f in finalists]), iterations=ITERATIONS), min)
     if not fits:
         return [], np.empty(0)
+    others = _scan(problem, fits[0])
+    if len(others):
+        found = fit(problem.clean, problem.target, others, iterations=ITERATIONS, keep=HOPELESS, known=fits[0].merit)
+        fits = _distinct(problem, sorted([*fits, *found], key=lambda f: f.merit), min)
     evidence = np.array([_log_evidence(problem, f) for f in fits])
     kept = [f for f, e in zip(fits, evidence, strict=True) if e > evidence.max() - NEGLIGIBLE]
     shares = np.exp(evidence[evidence > evidence.max() - NEGLIGIBLE] - evidence.max())
@@ -50,11 +58,33 @@ def _starts(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray) -> np.ndar
     z = ((pilot_u - target.centre) / target.spread)[:, target.motion]
     chosen: list[int] = []
     for row in order[: max(STARTS, len(order) // 5)]:
-        if np.isfinite(height[row]) and all(np.abs(z[row] - z[other]).max() > APART for other in chosen):
+        if np.isfinite(height[row]) and all(np.abs(z[row] - z[other]).max(initial=0.0) > APART for other in chosen):
             chosen.append(int(row))
         if len(chosen) == STARTS:
             break
     return pilot_u[chosen]
+
+
+def _scan(problem: Problem, best: Fit) -> np.ndarray:
+    """(s, d): where else along single parameters the recording is nearly met, everything else as in the best fit.
+
+    A mode that differs in one parameter (a delay by a period of the command, an offset by a turn) is found for certain, which starts at
+    random prior draws do not promise.
+    """
+    target, d = problem.target, len(best.u)
+    steps = np.linspace(-REACH, REACH, SCANNED)
+    points = np.repeat(best.u[None, None], len(target.motion), 0).repeat(SCANNED, 1)
+    for i, column in enumerate(target.motion):
+        points[i, :, column] = target.centre[column] + steps * target.spread[column]
+    errors = np.repeat(best.errors[None], SCANNED * len(target.motion), 0)
+    clean = problem.clean(points.reshape(-1, d), errors) if len(errors) else np.empty((0, len(target.observed)))
+    height = np.array([merit(target, u, e, f)[0] for u, e, f in zip(points.reshape(-1, d), errors, clean, strict=True)])
+    height = height.reshape(-1, SCANNED)
+    walls = np.pad(height, ((0, 0), (1, 1)), constant_values=np.inf)
+    lowest = (height < walls[:, :-2]) & (height <= walls[:, 2:]) & np.isfinite(height)
+    away = np.abs(points[range(len(height)), :, target.motion] - best.u[target.motion][:, None]) / target.spread[target.motion][:, None]
+    rows = np.flatnonzero((lowest & (away > APART / 2)).ravel())
+    return points.reshape(-1, d)[rows[np.argsort(height.ravel()[rows])][:FINALISTS]]
 
 
 def _distinct(problem: Problem, fits: Sequence[Fit], view: Callable[[float, float], float]) -> list[Fit]:

@@ -35,10 +35,10 @@ target = "velocity"
 std = "hum"
 """
 MEDIANS, SPREAD = (0.02, 0.003, 0.03), 0.7
-PRIOR = "\n".join(
-    f'[{name}]\ndistribution = "LogNormal"\nloc = {np.log(median)}\nscale = {SPREAD}\nunit = "{unit}"\nsource = "made up"'
+PRIOR = {
+    name: f'[{name}]\ndistribution = "LogNormal"\nloc = {np.log(median)}\nscale = {SPREAD}\nunit = "{unit}"\nsource = "made up"'
     for name, median, unit in zip(("viscous", "grain", "hum"), MEDIANS, ("N m s/rad", "rad", "rad/s"), strict=True)
-)
+}
 TRUTH = {"viscous": 0.012, "grain": 0.002, "hum": 0.05}
 
 
@@ -48,28 +48,46 @@ class Robot:
     prior: sbical.Prior
     recording: Recording
 
-    def calibrate(self, client: Client, seed: int = 0) -> sbical.Calibration:
-        return sbical.calibrate(
-            self.simulator, self.prior, [self.recording], client=client, method="local", simulations=1500, seed=seed
-        )  # fmt: skip
+    def calibrate(self, client: Client, simulations: int = 1500) -> sbical.Calibration:
+        return sbical.calibrate(self.simulator, self.prior, [self.recording], client=client, method="local", simulations=simulations)
+
+    def within(self, found: sbical.Calibration) -> bool:
+        """Whether every truth lies inside its 99 % range."""
+        low, high = found.posterior.interval(0.99)
+        truth = np.array([TRUTH[name] for name in self.simulator.parameters.names])
+        return bool(((truth > low) & (truth < high)).all())
+
+
+MakeRobot = Callable[..., Robot]
 
 
 @pytest.fixture(scope="module")
-def robot(
+def make_robot(
     make_simulator: Callable[[str, str], Simulator], make_experiment: Callable[..., Experiment],
-    make_recording: Callable[..., Recording], pendulum_toml: str, pendulum_xml: str, tmp_path_factory: pytest.TempPathFactory,
-) -> Robot:  # fmt: skip
-    """A noisy pendulum, its prior, and 3 s of it under a known torque."""
-    simulator = make_simulator(pendulum_toml + NOISY, pendulum_xml)
-    path = tmp_path_factory.mktemp("prior") / "prior.toml"
-    path.write_text(PRIOR)
-    time = np.arange(0.0, 3.0, 0.01)
-    torque = 0.2 * np.sin(5 * time)
-    experiment = make_experiment(simulator, seconds=(3.0,), time=time, command=HeldSignal(time, torque), start=(0.2, 0.0))
-    with simulating():
-        measured = simulator.simulate(simulator.parameters.vector(TRUTH)[None], experiment, np.array([3])).values[0][0]
-    streams = {"torque": (time, torque), "position": (time, measured[:, 0]), "velocity": (time, measured[:, 1])}
-    return Robot(simulator, sbical.load_prior(path), make_recording("run1", streams))
+    make_recording: Callable[..., Recording], pendulum_xml: str, tmp_path_factory: pytest.TempPathFactory,
+) -> MakeRobot:  # fmt: skip
+    """A robot, its prior, and 3 s of it under a known torque and the true parameters."""
+
+    def make(toml: str, start: tuple[float, float], xml: str = pendulum_xml) -> Robot:
+        simulator = make_simulator(toml, xml)
+        path = tmp_path_factory.mktemp("prior") / "prior.toml"
+        path.write_text("\n".join(PRIOR[name] for name in simulator.parameters.names))
+        time = np.arange(0.0, 3.0, 0.01)
+        torque = 0.2 * np.sin(5 * time)
+        experiment = make_experiment(simulator, seconds=(3.0,), time=time, command=HeldSignal(time, torque), start=start)
+        theta = np.array([[TRUTH[name] for name in simulator.parameters.names]])
+        with simulating():
+            measured = simulator.simulate(theta, experiment, np.array([3])).values[0][0]
+        streams = {c.name: (time, measured[:, i]) for i, c in enumerate(simulator.columns.measurements)}
+        return Robot(simulator, sbical.load_prior(path), make_recording("run1", {"torque": (time, torque), **streams}))
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def robot(make_robot: MakeRobot, pendulum_toml: str) -> Robot:
+    """A noisy pendulum."""
+    return make_robot(pendulum_toml + NOISY, (0.2, 0.0))
 
 
 @pytest.fixture(scope="module")
@@ -79,9 +97,7 @@ def found(robot: Robot, client: Client) -> sbical.Calibration:
 
 @pytest.mark.slow
 def test_the_truth_is_found(robot: Robot, found: sbical.Calibration) -> None:
-    low, high = found.posterior.interval(0.99)
-    truth = robot.simulator.parameters.vector(TRUTH)
-    assert ((truth > low) & (truth < high)).all(), (low, truth, high)
+    assert robot.within(found), found.table()
     assert min(r.contraction for r in found.posterior.summary()) > 0.8
     assert found.verdict.trustworthy, str(found.verdict)
 
@@ -185,3 +201,23 @@ def test_the_same_seed_gives_the_same_draws_on_any_cluster(robot: Robot, found: 
     np.testing.assert_array_equal(again.posterior.draws, found.posterior.draws)
     assert replace(again.verdict, checks=()) == replace(found.verdict, checks=())
     np.testing.assert_array_equal(again.simulations.x, found.simulations.x)
+
+
+@pytest.mark.slow
+def test_a_robot_whose_start_is_known(make_robot: MakeRobot, client: Client, pendulum_toml: str, pendulum_xml: str) -> None:
+    """No sensor reads the joint itself, so it starts where the model says, and no initial error is looked for."""
+    tendon = '<tendon><fixed name="belt"><joint joint="hinge" coef="1"/></fixed></tendon>'
+    sensors = '<sensor><tendonpos name="angle" tendon="belt"/><tendonvel name="rate" tendon="belt"/></sensor>'
+    xml = pendulum_xml[: pendulum_xml.index("<sensor>")] + tendon + sensors + "</mujoco>"
+    robot = make_robot(pendulum_toml + NOISY, (0.0, 0.0), xml)
+    found = robot.calibrate(client, 1000)
+    assert not found.experiment.windows[0].initial.factor.any()
+    assert robot.within(found), found.table()
+
+
+@pytest.mark.slow
+def test_only_the_noise_is_unknown(make_robot: MakeRobot, client: Client, pendulum_toml: str) -> None:
+    robot = make_robot(pendulum_toml[: pendulum_toml.index("[effects")] + NOISY, (0.2, 0.0))
+    assert robot.simulator.parameters.names == ("grain", "hum")
+    found = robot.calibrate(client, 1000)
+    assert robot.within(found), found.table()
