@@ -8,7 +8,8 @@ lobe the mixtures have not seen still gets its draws, and no weight is unbounded
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,20 +24,25 @@ from sbical.prior import Prior
 from sbical.runner import Runner
 
 #: Share of draws from a heavy-tailed density around each mode (Hesterberg 1995), its degrees of freedom, and its width squared.
-DEFENSIVE, DEGREES, WIDTH = 0.05, 5.0, 1.5
+DEFENSIVE, DEGREES, WIDTH = 0.08, 5.0, 1.3
 #: Share of draws from the networks once mixtures are fitted.
 NETWORK = 0.2
 #: Mixtures have at most so many components; one more must be worth it (BIC, at the effective number of draws).
 MOST_COMPONENTS = 5
 #: Draws that a mixture is fitted to, made from the weighted ones.
 FITTED = 4000
+#: They are blurred by this many of their standard deviations: mixtures of Gaussians have thinner tails than most posteriors.
+BLUR = 0.3
 #: With fewer effective draws per parameter than this, weights say too little of the posterior's shape.
 FEWEST = 8.0
 
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """A mode with what was simulated there, its trained estimator, the recordings' summary x_o (k,), and its share of draws."""
+    """A mode with what was simulated there, its trained estimator, the recordings' summary x_o (k,), and its share of draws.
+
+    Once weights have been seen: a ``mixture`` in the mode's whitened coordinates, and ``moments``, mean (d,) and covariance (d, d).
+    """
 
     at: Expansion
     simulated: SimulationSet
@@ -44,13 +50,14 @@ class Component:
     x_o: np.ndarray
     share: float
     mixture: GaussianMixture | None = None
+    moments: tuple[np.ndarray, np.ndarray] | None = None
 
-    @property
+    @cached_property
     def tail(self) -> Any:
         """A heavy-tailed density around the mode."""
         factor = self.at.box.factor
-        wide = WIDTH * factor @ factor.T
-        return multivariate_t(loc=self.at.box.mode_u, shape=wide, df=DEGREES, allow_singular=True)  # pyright: ignore[reportArgumentType]
+        mean, covariance = self.moments or (self.at.box.mode_u, factor @ factor.T)
+        return multivariate_t(loc=mean, shape=WIDTH * covariance, df=DEGREES, allow_singular=True)  # pyright: ignore[reportArgumentType]
 
     def parts(self) -> tuple[float, float, float]:
         """Shares of network, mixture and tail."""
@@ -141,17 +148,19 @@ def adapt(components: Sequence[Component], weighted: Weighted, least: float, rng
     out = []
     for i, c in enumerate(components):
         u, own, share = weighted.of(i)
-        mixture = c.mixture
+        changed = replace(c, share=max(share, least))
         if own.size > FEWEST * u.shape[1]:
-            mixture = _fitted(c.at.box.whitened(u), own, rng)
-        out.append(Component(c.at, c.simulated, c.estimator, c.x_o, max(share, least), mixture))
+            changed = replace(changed, mixture=_fitted(c.at.box.whitened(u), own, rng), moments=own.moments(u))
+        out.append(changed)
     total = sum(c.share for c in out)
-    return [Component(c.at, c.simulated, c.estimator, c.x_o, c.share / total, c.mixture) for c in out]
+    return [replace(c, share=c.share / total) for c in out]
 
 
 def _fitted(z: np.ndarray, own: Importance, rng: np.random.Generator) -> GaussianMixture:
     """A mixture of Gaussians for weighted points z (n, d), of as many components as they support."""
-    points, (n, d) = z[own.resample(FITTED, rng)], z.shape
+    n, d = z.shape
+    root = np.linalg.cholesky(own.moments(z)[1] + 1e-9 * np.eye(d))
+    points = z[own.resample(FITTED, rng)] + BLUR * rng.standard_normal((FITTED, d)) @ root.T
     best: tuple[float, GaussianMixture] | None = None
     for count in range(1, MOST_COMPONENTS + 1):
         mixture = GaussianMixture(count, reg_covar=1e-3, random_state=int(rng.integers(2**31))).fit(points)

@@ -48,7 +48,7 @@ class Robot:
     prior: sbical.Prior
     recording: Recording
 
-    def calibrate(self, client: Client, simulations: int = 1500) -> sbical.Calibration:
+    def calibrate(self, client: Client, simulations: int = 3000) -> sbical.Calibration:
         return sbical.calibrate(self.simulator, self.prior, [self.recording], client=client, method="local", simulations=simulations)
 
     def within(self, found: sbical.Calibration) -> bool:
