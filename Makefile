@@ -39,7 +39,8 @@ lint: $(STAMP) ## check style, types and the layering of modules
 
 bench: $(STAMP) ## run the benchmarks; the one on real recordings needs DATA=folder
 	$(BIN)/python benchmarks/throughput.py --json $(ARGS)
+	$(BIN)/python benchmarks/servo_posterior.py --json $(or $(ARGS),--truths 3)
+	$(BIN)/python benchmarks/bimodal_posterior.py --json $(ARGS)
 	$(BIN)/python benchmarks/training.py --json --quick
-	$(BIN)/python benchmarks/sbibm.py --json --quick
 	@if [ -d "$(DATA)" ]; then set -x; $(BIN)/python benchmarks/recordings.py --data "$(DATA)" --json $(ARGS); \
 	  else echo "no recordings of real robots at '$(DATA)': benchmarks/recordings.py not run (make bench DATA=folder)"; fi

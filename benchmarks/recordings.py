@@ -40,14 +40,14 @@ RIGS = {
         "hobby_servo",
         tuple(f"xl330_servo/kp{kp}_{motion}.csv" for kp in (100, 200, 400) for motion in ("sin_sin", "up_and_down", "lift_and_drop")),
         tuple(f"xl330_servo/kp{kp}_sin_time_square.csv" for kp in (100, 200, 400)),
-        4000,
+        8000,
     ),
     "double_pendulum_a": Rig(
         "double_pendulum",
         "double_pendulum",
         ("double_pendulum/A0_sysid_00.csv.gz", "double_pendulum/A0_sysid_12.csv.gz"),
         ("double_pendulum/A0_sysid_03.csv.gz",),
-        4000,
+        8000,
     ),
 }
 

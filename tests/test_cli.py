@@ -327,7 +327,7 @@ def test_unknown_command_names_the_options(capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit) as caught:
         cli.main(["calibrat"])
     assert caught.value.code == 2
-    assert "calibrate, plan, infer, report, export, list, show" in capsys.readouterr().err
+    assert "calibrate, plan, infer, compare, report, export, list, show" in capsys.readouterr().err
 
 
 def test_list_shows_the_catalog(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,7 +14,8 @@ from scipy.stats import norm
 
 import sbical
 from sbical.cluster import cluster
-from sbical.errors import ExperimentError
+from sbical.compare import compare
+from sbical.errors import ExperimentError, OutputError
 from sbical.experiment import Experiment
 from sbical.linear_summary import LinearSummary
 from sbical.local import DIFFUSE
@@ -221,3 +222,21 @@ def test_only_the_noise_is_unknown(make_robot: MakeRobot, client: Client, pendul
     assert robot.simulator.parameters.names == ("grain", "hum")
     found = robot.calibrate(client, 1000)
     assert robot.within(found), found.table()
+
+
+@pytest.mark.slow
+def test_evidences_are_compared(found: sbical.Calibration) -> None:
+    attrs = dict(found.posterior.attrs)
+    worse = replace(found, posterior=replace(found.posterior, attrs={**attrs, "log_evidence": attrs["log_evidence"] - 20.0}))
+    assert "do not decide" in str(compare(found, found))
+    clear = compare(found, worse, ("plain", "other"))
+    assert clear.log_factor == pytest.approx(20.0)
+    assert clear.error == pytest.approx(np.sqrt(2) * attrs["log_evidence_error"])
+    assert str(clear).endswith("the recordings speak very strongly for plain")
+    assert str(compare(worse, found, ("plain", "other"))).endswith("very strongly for other")
+    without = replace(found, posterior=replace(found.posterior, attrs={}))
+    with pytest.raises(OutputError, match="second has no evidence"):
+        compare(found, without)
+    windows = tuple(replace(w, observed=w.observed + 1.0) for w in found.experiment.windows)
+    with pytest.raises(OutputError, match="other recordings"):
+        compare(found, replace(found, experiment=replace(found.experiment, windows=windows)))

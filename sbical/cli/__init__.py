@@ -17,7 +17,7 @@ from tyro.conf import subcommand
 
 from sbical.cli.catalog import List, Show
 from sbical.cli.run import Calibrate, Infer, Plan
-from sbical.cli.saved import Export, Report
+from sbical.cli.saved import Compare, Export, Report
 from sbical.errors import SbicalError
 
 
@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[type[Command], str]] = {
     "calibrate": (Calibrate, "Calibrate a simulator against recordings of a robot."),
     "plan": (Plan, "Say what calibrate would replay, simulate and cost; runs nothing."),
     "infer": (Infer, "Infer another robot that ran the same protocol, in seconds."),
+    "compare": (Compare, "Say which of two simulators explains the same recordings better."),
     "report": (Report, "Write the report of a finished run again."),
     "export": (Export, "Write a run's result as MJCF, JSON or NPZ."),
     "list": (List, "List the simulators and priors that come with sbical."),

@@ -1,4 +1,4 @@
-"""Commands that read a finished run: report and export."""
+"""Commands that read finished runs: report, compare and export."""
 
 from __future__ import annotations
 
@@ -33,6 +33,29 @@ class Report:
         path = Path(self.output) if self.output else Path(self.run_folder) / "report.html"
         load_calibration(Path(self.run_folder)).report(path)
         console.print(f"report: {path}", markup=False, soft_wrap=True)
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Say which of two simulators explains the same recordings better, by their evidence.
+
+    Both runs must be local calibrations of the same recordings, with simulators whose noise has an explicit likelihood.
+
+    Example: sbical compare runs/plain runs/with_backlash
+    """
+
+    first: Annotated[Positional[str], arg(metavar="A")]
+    """Folder of a calibration."""
+    second: Annotated[Positional[str], arg(metavar="B")]
+    """Folder of another one."""
+
+    def run(self, console: Console) -> None:
+        """Load both and compare."""
+        from sbical.calibration import load_calibration
+        from sbical.compare import compare
+
+        both = [load_calibration(Path(folder)) for folder in (self.first, self.second)]
+        console.print(str(compare(*both, names=(self.first, self.second))), markup=False, soft_wrap=True)
 
 
 @dataclass(frozen=True)
