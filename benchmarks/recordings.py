@@ -92,7 +92,7 @@ def main() -> None:
     parser = options(__doc__, data=True)
     parser.add_argument("--rigs", nargs="+", choices=list(RIGS), default=list(RIGS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--simulations", type=int, help="training simulations instead of each rig's own number")
+    parser.add_argument("--simulations", type=int, help="simulations to spend instead of each rig's own number")
     arguments = parser.parse_args()
     need(arguments.data)
     timer, results = Timer(), {}
@@ -102,7 +102,7 @@ def main() -> None:
             rig, runs = RIGS[name], []
             for seed in seeds:
                 if arguments.quick:
-                    rig = Rig(rig.simulator, rig.prior, rig.calibrate[:1], rig.holdout[:1], 200)
+                    rig = Rig(rig.simulator, rig.prior, rig.calibrate[:1], rig.holdout[:1], 1000)
                 count = arguments.simulations or rig.simulations
                 calibration, seconds = calibrate(rig, arguments.data, seed, count, client)
                 runs.append(figures(calibration, seconds))
