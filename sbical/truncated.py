@@ -23,8 +23,6 @@ from sbical.training import Training
 FIRST = 0.4
 #: Draws of the first posterior that the region must hold, and the margin added around them [standard deviations of the draws].
 HELD, MARGIN = 4000, 0.5
-#: A region that holds more of the prior than this (log) is not worth calling one.
-WORTH = -1.0
 #: More draws of the final posterior than this outside of the region: it may have cut something off.
 LEAKED = 0.05
 
