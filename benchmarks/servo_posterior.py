@@ -2,8 +2,8 @@
 
 For each truth drawn from the prior: one simulated recording of 2 s at 500 Hz, calibrated by the local route; the draws are compared to
 those of benchmarks/reference.py (same model, exact simulation of initial errors) by sbibm's classifier. References take minutes each and
-are kept in --cache, under a name that holds everything they depend on. The reference of --quick is far too short to have converged: its C2ST
-means nothing.
+are kept in --cache, under a name that holds everything they depend on. The reference of --quick is far too short to
+have converged: its C2ST means nothing.
 """
 
 from __future__ import annotations
