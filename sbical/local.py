@@ -25,7 +25,7 @@ from sbical.route import DRAWS, FRESH, Learned, Ranked
 from sbical.runner import Runner, enough
 from sbical.summary import flatten
 from sbical.training import Training
-from sbical.weighing import FEWEST, Component, Weighted, adapt, weigh
+from sbical.weighing import FEWEST, Component, Weighted, adapt, sieved, weigh
 
 #: The samples that a window's initial state was read from are part of its likelihood too. Knowing it so many times less well
 #: beforehand counts them (nearly) once.
@@ -100,10 +100,12 @@ def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: in
         if number == ROUNDS or left < TRAIN + 2 * TRIAL + LEAST_FINAL or weighted.importance.efficiency > POOR:
             break
         modes, shares = _recentre(problem, components, weighted, prior.names)
+    seen = [weighted]
     for _ in range(ADAPTATIONS):
         components = adapt(components, weighted, LEAST_SHARE, rng)
         weighted = weigh(runner, prior, problem, components, round(TRIAL * budget), rng)
-    components = adapt(components, weighted, LEAST_SHARE, rng)
+        seen.append(weighted)
+    components = sieved(adapt(components, weighted, LEAST_SHARE, rng), seen, rng)
     final = min(round(FINAL * budget), max(budget - runner.count, round(LEAST_FINAL * budget)))
     return LocalPosterior(tuple(components), weigh(runner, prior, problem, components, final, rng), number)
 

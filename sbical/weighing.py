@@ -17,6 +17,7 @@ from scipy.stats import multivariate_t
 from sklearn.mixture import GaussianMixture
 
 from sbical.chart import ChartedEstimator
+from sbical.emulator import CERTAIN, LEAST_ACCEPTANCE, Emulator, emulator
 from sbical.expansion import Expansion, Problem, sensitivity
 from sbical.fanout import SimulationSet
 from sbical.importance import Importance
@@ -33,15 +34,34 @@ MOST_COMPONENTS = 5
 FITTED = 4000
 #: They are blurred by this many of their standard deviations: mixtures of Gaussians have thinner tails than most posteriors.
 BLUR = 0.3
+#: Draws, of which none is simulated, that measure how many the emulator accepts.
+COUNTED = 20_000
 #: With fewer effective draws per parameter than this, weights say too little of the posterior's shape.
 FEWEST = 8.0
+
+
+@dataclass(frozen=True, eq=False)
+class Sieve:
+    """Turns draws down by their emulated log posterior less the proposal's log density; ``level`` and above are accepted for certain.
+
+    ``accepted`` is the share of all draws that pass, counted on ``COUNTED`` of them.
+    """
+
+    emulator: Emulator
+    level: float
+    accepted: float = 1.0
+
+    def log_acceptance(self, u: np.ndarray, log_proposal: np.ndarray) -> np.ndarray:
+        """(n,) log probability that a draw u (n, d) is accepted."""
+        return np.clip(self.emulator(u) - log_proposal - self.level, np.log(LEAST_ACCEPTANCE), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Component:
     """A mode with what was simulated there, its trained estimator, the recordings' summary x_o (k,), and its share of draws.
 
-    Once weights have been seen: a ``mixture`` in the mode's whitened coordinates, and ``moments``, mean (d,) and covariance (d, d).
+    Once weights have been seen: a ``mixture`` in the mode's whitened coordinates, and ``moments``, mean (d,) and covariance (d, d); with
+    ``sieve``, draws that the emulated posterior holds for unlikely are turned down.
     """
 
     at: Expansion
@@ -51,6 +71,7 @@ class Component:
     share: float
     mixture: GaussianMixture | None = None
     moments: tuple[np.ndarray, np.ndarray] | None = None
+    sieve: Sieve | None = None
 
     @cached_property
     def tail(self) -> Any:
@@ -65,6 +86,18 @@ class Component:
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """(n, d) draws of unconstrained parameters."""
+        if self.sieve is None:
+            return self._propose(n, rng)
+        kept, count = [np.empty((0, len(self.at.at.u)))], 0
+        while count < n:
+            u = self._propose(int(1.2 * (n - count) / self.sieve.accepted) + 10, rng)
+            log_acceptance = self.sieve.log_acceptance(u, self._log_proposal(u, self.log_network(u)))
+            kept.append(u[np.log(rng.uniform(size=len(u))) < log_acceptance])
+            count += len(kept[-1])
+        return np.concatenate(kept)[:n]
+
+    def _propose(self, n: int, rng: np.random.Generator) -> np.ndarray:
+        """(n, d) draws before any is turned down, in random order."""
         network, mixture, tail = rng.multinomial(n, self.parts()).tolist()
         drawn = [np.empty((0, len(self.at.at.u)))]
         if network:
@@ -74,7 +107,7 @@ class Component:
             drawn.append(self.at.box.mode_u + self.mixture.sample(mixture)[0] @ self.at.box.factor.T)
         if tail:
             drawn.append(self.tail.rvs(tail, random_state=rng).reshape(tail, -1))
-        return np.concatenate(drawn)
+        return rng.permutation(np.concatenate(drawn))
 
     def log_network(self, u: np.ndarray) -> np.ndarray:
         """(n,) log density of the network's answer at u (n, d)."""
@@ -82,6 +115,11 @@ class Component:
 
     def log_prob(self, u: np.ndarray, log_network: np.ndarray) -> np.ndarray:
         """(n,) log density of ``sample`` at u (n, d)."""
+        out = self._log_proposal(u, log_network)
+        return out if self.sieve is None else out + self.sieve.log_acceptance(u, out) - np.log(self.sieve.accepted)
+
+    def _log_proposal(self, u: np.ndarray, log_network: np.ndarray) -> np.ndarray:
+        """(n,) log density of ``_propose`` at u (n, d)."""
         network, mixture, tail = self.parts()
         out = np.logaddexp(log_network + np.log(network), np.atleast_1d(self.tail.logpdf(u)) + np.log(tail))
         if self.mixture is not None:
@@ -171,3 +209,32 @@ def _fitted(z: np.ndarray, own: Importance, rng: np.random.Generator) -> Gaussia
     if best is None:
         raise ValueError(f"no mixture for {n} points")
     return best[1]
+
+
+def sieved(components: Sequence[Component], seen: Sequence[Weighted], rng: np.random.Generator) -> list[Component]:
+    """The components with a sieve made of all draws seen so far, the last ones' weights telling where the mode is."""
+    out = []
+    for i, c in enumerate(components):
+        mine = [(w.u[w.origin == i], w.log_target[w.origin == i]) for w in seen]
+        u, own, _ = seen[-1].of(i)
+        if own.size < FEWEST * u.shape[1]:
+            out.append(c)
+            continue
+        points, values = np.concatenate([m[0] for m in mine]), np.concatenate([m[1] for m in mine])
+        mean, covariance = own.moments(u)
+        learned = emulator(points, values, mean, covariance)
+        out.append(c if learned is None else _sieve(c, learned, rng))
+    return out
+
+
+def _sieve(c: Component, learned: Emulator, rng: np.random.Generator) -> Component:
+    """The component with a sieve whose level and acceptance are measured on draws of its own."""
+    u = c._propose(COUNTED, rng)
+    log_proposal = c._log_proposal(u, c.log_network(u))
+    ratio = learned(u) - log_proposal
+    order = np.argsort(ratio)
+    weight = np.cumsum(np.exp(ratio[order] - ratio.max()))
+    level = float(ratio[order[np.searchsorted(weight, (1 - CERTAIN) * weight[-1])]])
+    sieve = Sieve(learned, level)
+    accepted = float(np.exp(sieve.log_acceptance(u, log_proposal)).mean())
+    return replace(c, sieve=replace(sieve, accepted=accepted))
