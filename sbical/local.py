@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sbical import chart
+from sbical.adaptation import FEWEST, adapt
 from sbical.errors import SimulationError
 from sbical.expansion import Expansion, Problem, expand, refit, target_of
 from sbical.experiment import Experiment
@@ -25,7 +26,7 @@ from sbical.route import DRAWS, FRESH, Learned, Ranked
 from sbical.runner import Runner, enough
 from sbical.summary import flatten
 from sbical.training import Training
-from sbical.weighing import FEWEST, Component, Weighted, adapt, sieved, weigh
+from sbical.weighing import Component, Weighted, weigh
 
 #: The samples that a window's initial state was read from are part of its likelihood too. Knowing it so many times less well
 #: beforehand counts them (nearly) once.
@@ -35,9 +36,9 @@ DIFFUSE = 5.0
 PILOT, TRAIN, TRIAL, LEAST_FINAL, FINAL = 0.06, 0.21, 0.06, 0.10, 0.24
 ROUNDS = 3
 #: Below this efficiency of the weights the network is trained again, where they point.
-POOR = 0.5
+POOR = 0.2
 #: How often the proposal learns from its weights before the last draws.
-ADAPTATIONS = 1
+ADAPTATIONS = 2
 #: A mode gets at least this share of simulations.
 LEAST_SHARE = 0.15
 #: Noise-free simulations around a mode that show how the trajectories bend there.
@@ -102,10 +103,10 @@ def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: in
         modes, shares = _recentre(problem, components, weighted, prior.names)
     seen = [weighted]
     for _ in range(ADAPTATIONS):
-        components = adapt(components, weighted, LEAST_SHARE, rng)
+        components = adapt(components, seen, LEAST_SHARE, rng)
         weighted = weigh(runner, prior, problem, components, round(TRIAL * budget), rng)
         seen.append(weighted)
-    components = sieved(adapt(components, weighted, LEAST_SHARE, rng), seen, rng)
+    components = adapt(components, seen, LEAST_SHARE, rng)
     final = min(round(FINAL * budget), max(budget - runner.count, round(LEAST_FINAL * budget)))
     return LocalPosterior(tuple(components), weigh(runner, prior, problem, components, final, rng), number)
 

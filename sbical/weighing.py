@@ -1,14 +1,13 @@
-"""Draws near the modes, weighted by the explicit likelihood, and proposals that learn from the weights.
+"""Draws near the modes, weighted by the explicit likelihood.
 
-The first proposal is what the networks answer. Gaussian mixtures fitted to its weighted draws follow the posterior closer (adaptive
-importance sampling: Cappe et al. 2008, doi:10.1007/s11222-008-9059-x); the networks and a heavy tail keep their part in it, so that a
-lobe the mixtures have not seen still gets its draws, and no weight is unbounded.
+The first proposal is what the networks answer, with a heavy tail beside it, so that no weight is unbounded. What it becomes once weights
+have been seen is up to ``sbical.adaptation``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +16,7 @@ from scipy.stats import multivariate_t
 from sklearn.mixture import GaussianMixture
 
 from sbical.chart import ChartedEstimator
-from sbical.emulator import CERTAIN, LEAST_ACCEPTANCE, Emulator, emulator
+from sbical.emulator import Emulator
 from sbical.expansion import Expansion, Problem, sensitivity
 from sbical.fanout import SimulationSet
 from sbical.importance import Importance
@@ -28,23 +27,15 @@ from sbical.runner import Runner
 DEFENSIVE, DEGREES, WIDTH = 0.08, 5.0, 1.3
 #: Share of draws from the networks once mixtures are fitted.
 NETWORK = 0.2
-#: Mixtures have at most so many components; one more must be worth it (BIC, at the effective number of draws).
-MOST_COMPONENTS = 5
-#: Draws that a mixture is fitted to, made from the weighted ones.
-FITTED = 4000
-#: They are blurred by this many of their standard deviations: mixtures of Gaussians have thinner tails than most posteriors.
-BLUR = 0.3
-#: Draws, of which none is simulated, that measure how many the emulator accepts.
-COUNTED = 20_000
-#: With fewer effective draws per parameter than this, weights say too little of the posterior's shape.
-FEWEST = 8.0
+#: No draw is accepted with less than this probability: the emulator may be wrong where it has seen nothing.
+LEAST_ACCEPTANCE = 0.02
 
 
 @dataclass(frozen=True, eq=False)
 class Sieve:
     """Turns draws down by their emulated log posterior less the proposal's log density; ``level`` and above are accepted for certain.
 
-    ``accepted`` is the share of all draws that pass, counted on ``COUNTED`` of them.
+    ``accepted`` is the share of all draws that pass.
     """
 
     emulator: Emulator
@@ -87,16 +78,16 @@ class Component:
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """(n, d) draws of unconstrained parameters."""
         if self.sieve is None:
-            return self._propose(n, rng)
+            return self.propose(n, rng)
         kept, count = [np.empty((0, len(self.at.at.u)))], 0
         while count < n:
-            u = self._propose(int(1.2 * (n - count) / self.sieve.accepted) + 10, rng)
-            log_acceptance = self.sieve.log_acceptance(u, self._log_proposal(u, self.log_network(u)))
+            u = self.propose(int(1.2 * (n - count) / self.sieve.accepted) + 10, rng)
+            log_acceptance = self.sieve.log_acceptance(u, self.log_proposal(u, self.log_network(u)))
             kept.append(u[np.log(rng.uniform(size=len(u))) < log_acceptance])
             count += len(kept[-1])
         return np.concatenate(kept)[:n]
 
-    def _propose(self, n: int, rng: np.random.Generator) -> np.ndarray:
+    def propose(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """(n, d) draws before any is turned down, in random order."""
         network, mixture, tail = rng.multinomial(n, self.parts()).tolist()
         drawn = [np.empty((0, len(self.at.at.u)))]
@@ -115,10 +106,10 @@ class Component:
 
     def log_prob(self, u: np.ndarray, log_network: np.ndarray) -> np.ndarray:
         """(n,) log density of ``sample`` at u (n, d)."""
-        out = self._log_proposal(u, log_network)
+        out = self.log_proposal(u, log_network)
         return out if self.sieve is None else out + self.sieve.log_acceptance(u, out) - np.log(self.sieve.accepted)
 
-    def _log_proposal(self, u: np.ndarray, log_network: np.ndarray) -> np.ndarray:
+    def log_proposal(self, u: np.ndarray, log_network: np.ndarray) -> np.ndarray:
         """(n,) log density of ``_propose`` at u (n, d)."""
         network, mixture, tail = self.parts()
         out = np.logaddexp(log_network + np.log(network), np.atleast_1d(self.tail.logpdf(u)) + np.log(tail))
@@ -176,65 +167,3 @@ def _log_target(
                 values = [v[mine].astype(np.float64) for v in found.values]
                 out[mine] += problem.noise.log_marginal(values, theta[mine], errors[mine][..., problem.target.errors], bent)
     return out
-
-
-def adapt(components: Sequence[Component], weighted: Weighted, least: float, rng: np.random.Generator) -> list[Component]:
-    """The components with mixtures fitted to their weighted draws, and shares (at least ``least``) as the weights say.
-
-    A component whose weights rest on too few draws keeps the proposal it has.
-    """
-    out = []
-    for i, c in enumerate(components):
-        u, own, share = weighted.of(i)
-        changed = replace(c, share=max(share, least))
-        if own.size > FEWEST * u.shape[1]:
-            changed = replace(changed, mixture=_fitted(c.at.box.whitened(u), own, rng), moments=own.moments(u))
-        out.append(changed)
-    total = sum(c.share for c in out)
-    return [replace(c, share=c.share / total) for c in out]
-
-
-def _fitted(z: np.ndarray, own: Importance, rng: np.random.Generator) -> GaussianMixture:
-    """A mixture of Gaussians for weighted points z (n, d), of as many components as they support."""
-    n, d = z.shape
-    root = np.linalg.cholesky(own.moments(z)[1] + 1e-9 * np.eye(d))
-    points = z[own.resample(FITTED, rng)] + BLUR * rng.standard_normal((FITTED, d)) @ root.T
-    best: tuple[float, GaussianMixture] | None = None
-    for count in range(1, MOST_COMPONENTS + 1):
-        mixture = GaussianMixture(count, reg_covar=1e-3, random_state=int(rng.integers(2**31))).fit(points)
-        free = count * (d + d * (d + 1) / 2 + 1) - 1
-        criterion = -2 * own.size * float(mixture.score(points)) + free * np.log(own.size)
-        if best is None or criterion < best[0]:
-            best = (criterion, mixture)
-    if best is None:
-        raise ValueError(f"no mixture for {n} points")
-    return best[1]
-
-
-def sieved(components: Sequence[Component], seen: Sequence[Weighted], rng: np.random.Generator) -> list[Component]:
-    """The components with a sieve made of all draws seen so far, the last ones' weights telling where the mode is."""
-    out = []
-    for i, c in enumerate(components):
-        mine = [(w.u[w.origin == i], w.log_target[w.origin == i]) for w in seen]
-        u, own, _ = seen[-1].of(i)
-        if own.size < FEWEST * u.shape[1]:
-            out.append(c)
-            continue
-        points, values = np.concatenate([m[0] for m in mine]), np.concatenate([m[1] for m in mine])
-        mean, covariance = own.moments(u)
-        learned = emulator(points, values, mean, covariance)
-        out.append(c if learned is None else _sieve(c, learned, rng))
-    return out
-
-
-def _sieve(c: Component, learned: Emulator, rng: np.random.Generator) -> Component:
-    """The component with a sieve whose level and acceptance are measured on draws of its own."""
-    u = c._propose(COUNTED, rng)
-    log_proposal = c._log_proposal(u, c.log_network(u))
-    ratio = learned(u) - log_proposal
-    order = np.argsort(ratio)
-    weight = np.cumsum(np.exp(ratio[order] - ratio.max()))
-    level = float(ratio[order[np.searchsorted(weight, (1 - CERTAIN) * weight[-1])]])
-    sieve = Sieve(learned, level)
-    accepted = float(np.exp(sieve.log_acceptance(u, log_proposal)).mean())
-    return replace(c, sieve=replace(sieve, accepted=accepted))
