@@ -26,7 +26,7 @@ from sbical.route import DRAWS, FRESH, Learned, Ranked
 from sbical.runner import Runner, enough
 from sbical.summary import flatten
 from sbical.training import Training
-from sbical.weighing import Component, Weighted, weigh
+from sbical.weighing import Component, Weighted, pool, weigh
 
 #: The samples that a window's initial state was read from are part of its likelihood too. Knowing it so many times less well
 #: beforehand counts them (nearly) once.
@@ -36,9 +36,9 @@ DIFFUSE = 5.0
 PILOT, TRAIN, TRIAL, LEAST_FINAL, FINAL = 0.06, 0.21, 0.06, 0.10, 0.24
 ROUNDS = 3
 #: Below this efficiency of the weights the network is trained again, where they point.
-POOR = 0.2
+POOR = 0.5
 #: How often the proposal learns from its weights before the last draws.
-ADAPTATIONS = 2
+ADAPTATIONS = 1
 #: A mode gets at least this share of simulations.
 LEAST_SHARE = 0.15
 #: Noise-free simulations around a mode that show how the trajectories bend there.
@@ -70,7 +70,7 @@ def learn(runner: Runner, plan: Plan, training: Training) -> Learned:
     rows = weighted.importance.resample(DRAWS, rng)
     estimator = LocalEstimator(tuple(Part(c.share, c.at.summary, c.x_o, c.estimator) for c in found.components))
     statistics = {"log_weight": weighted.importance.log_weights[rows], "log_posterior": weighted.log_target[rows]}
-    gap = weighted.importance.divergence(weighted.log_target - weighted.log_network)
+    gap = weighted.importance.divergence(weighted.log_target - weighted.log_network(found.components))
     figures = {**weighted.importance.figures, "network_kl": gap}
     notes = [f"local route: {len(found.components)} mode(s), {found.rounds} round(s), {runner.count} simulations so far"]
     return Learned(
@@ -104,11 +104,14 @@ def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: in
     seen = [weighted]
     for _ in range(ADAPTATIONS):
         components = adapt(components, seen, LEAST_SHARE, rng)
-        weighted = weigh(runner, prior, problem, components, round(TRIAL * budget), rng)
-        seen.append(weighted)
-    components = adapt(components, seen, LEAST_SHARE, rng)
+        seen.append(weigh(runner, prior, problem, components, round(TRIAL * budget), rng))
     final = min(round(FINAL * budget), max(budget - runner.count, round(LEAST_FINAL * budget)))
-    return LocalPosterior(tuple(components), weigh(runner, prior, problem, components, final, rng), number)
+    batches = []
+    for n in (final // 2, final - final // 2):
+        components = adapt(components, seen, LEAST_SHARE, rng)
+        batches.append((components, weigh(runner, prior, problem, components, n, rng)))
+        seen.append(batches[-1][1])
+    return LocalPosterior(tuple(components), pool(batches), number)
 
 
 def pose(runner: Runner, prior: Prior, experiment: Experiment) -> Problem:

@@ -28,7 +28,7 @@ DEFENSIVE, DEGREES, WIDTH = 0.08, 5.0, 1.3
 #: Share of draws from the networks once mixtures are fitted.
 NETWORK = 0.2
 #: No draw is accepted with less than this probability: the emulator may be wrong where it has seen nothing.
-LEAST_ACCEPTANCE = 0.02
+LEAST_ACCEPTANCE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +123,7 @@ class Component:
 class Weighted:
     """Draws u (n, d) with initial errors (n, windows, k), the component (n,) each came from, and their weights.
 
-    ``log_target`` (n,) is prior times likelihood, ``log_network`` (n,) the density of the networks' answer.
+    ``log_target`` (n,) is prior times likelihood; ``networks`` (components, n) holds the log density of every network's answer.
     """
 
     u: np.ndarray
@@ -131,7 +131,11 @@ class Weighted:
     origin: np.ndarray
     importance: Importance
     log_target: np.ndarray
-    log_network: np.ndarray
+    networks: np.ndarray
+
+    def log_network(self, components: Sequence[Component]) -> np.ndarray:
+        """(n,) log density of the networks' answer."""
+        return np.logaddexp.reduce(self.networks + np.log([c.share for c in components])[:, None], axis=0)
 
     def of(self, component: int) -> tuple[np.ndarray, Importance, float]:
         """A component's draws, their weights, and the share of all weight that they carry."""
@@ -145,11 +149,23 @@ def weigh(runner: Runner, prior: Prior, problem: Problem, components: Sequence[C
     drawn = [c.sample(int(count), rng) for c, count in zip(components, counts, strict=True)]
     u, origin = np.concatenate(drawn), np.repeat(np.arange(len(components)), counts)
     errors = np.concatenate([c.at.follow(part) for c, part in zip(components, drawn, strict=True)])
-    share = np.log([c.share for c in components])
     networks = np.stack([c.log_network(u) for c in components])
-    log_q = np.logaddexp.reduce([c.log_prob(u, own) + s for c, own, s in zip(components, networks, share, strict=True)], axis=0)
     log_target = _log_target(runner, prior, problem, components, u, errors, origin)
-    return Weighted(u, errors, origin, Importance(log_target - log_q), log_target, np.logaddexp.reduce(networks + share[:, None], axis=0))
+    return Weighted(u, errors, origin, Importance(log_target - _log_density(components, u, networks)), log_target, networks)
+
+
+def pool(batches: Sequence[tuple[Sequence[Component], Weighted]]) -> Weighted:
+    """Draws of several versions of the same components as draws of one mixture (balance heuristic: Veach & Guibas 1995)."""
+    drawn = [w for _, w in batches]
+    u, errors, origin, log_target = (np.concatenate([getattr(w, k) for w in drawn]) for k in ("u", "errors", "origin", "log_target"))
+    networks = np.concatenate([w.networks for w in drawn], axis=1)
+    log_q = [_log_density(components, u, networks) + np.log(len(w.u) / len(u)) for components, w in batches]
+    return Weighted(u, errors, origin, Importance(log_target - np.logaddexp.reduce(log_q, axis=0)), log_target, networks)
+
+
+def _log_density(components: Sequence[Component], u: np.ndarray, networks: np.ndarray) -> np.ndarray:
+    """(n,) log density of the components' mixture at u (n, d)."""
+    return np.logaddexp.reduce([c.log_prob(u, own) + np.log(c.share) for c, own in zip(components, networks, strict=True)], axis=0)
 
 
 def _log_target(
