@@ -24,13 +24,13 @@ MOST_COMPONENTS = 6
 #: They are fitted to draws blurred by this many standard deviations: mixtures of Gaussians have thinner tails than most posteriors.
 BLUR = 0.2
 #: Walkers on the emulated posterior, their steps, and how many of the last positions of each are kept, every so many steps.
-WALKERS, STEPS, KEPT, THIN = 1000, 30, 4, 4
+WALKERS, STEPS, KEPT, THIN = 600, 24, 4, 4
 #: Draws, of which none is simulated, that measure how many the emulator accepts.
-COUNTED = 8000
+COUNTED = 6000
 #: Share of all emulated weight whose draws are accepted for certain: the single largest ratio would have nearly all others turned down.
 CERTAIN = 0.01
 #: With fewer effective draws per parameter than this, weights say too little of the posterior's shape.
-FEWEST = 8.0
+FEWEST = 3.0
 
 
 def adapt(components: Sequence[Component], seen: Sequence[Weighted], least: float, rng: np.random.Generator) -> list[Component]:

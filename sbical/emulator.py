@@ -15,9 +15,10 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
 #: Draws so many nats below the highest tell of places that do not matter; a mode needs at least so many of the others.
-DEEPEST, LEAST = 20.0, 100
-#: Draws that the process' scales are fitted to, and that it remembers, the highest: its cost grows with their cube.
-SCALED, REMEMBERED = 300, 2000
+DEEPEST, LEAST = 15.0, 100
+#: Draws that the process' scales are fitted to, and that it remembers, half of them the outermost, which are rare: its cost grows with
+#: their cube.
+SCALED, REMEMBERED = 300, 1500
 #: Variance of the process [nats^2] and its scales [posterior standard deviations] to start from, and the scales it may find. Matern's
 #: rougher relative of the Gaussian kernel does not run away where it has seen nothing.
 VARIANCE, SCALE, SCALES = 10.0, 3.0, (0.3, 30.0)
@@ -47,11 +48,13 @@ def emulate(u: np.ndarray, log_target: np.ndarray, mean: np.ndarray, covariance:
         return None
     z = _whitened(u[kept], mean, root)
     rest = log_target[kept] - log_target.max() + 0.5 * (z**2).sum(1)
-    few = np.random.default_rng(0).permutation(len(z))[:SCALED]
+    rng = np.random.default_rng(0)
+    few = rng.permutation(len(z))[:SCALED]
     kernel = ConstantKernel(VARIANCE) * Matern(np.full(z.shape[1], SCALE), SCALES, nu=2.5) + WhiteKernel(1e-3, (1e-6, 1.0))
     scaled = GaussianProcessRegressor(kernel, optimizer=_optimise).fit(z[few], rest[few])
-    highest = np.argsort(-log_target[kept], kind="stable")[:REMEMBERED]
-    return Emulator(GaussianProcessRegressor(scaled.kernel_, optimizer=None).fit(z[highest], rest[highest]), mean, root)
+    inwards = np.argsort(-(z**2).sum(1), kind="stable")
+    known = np.concatenate([inwards[: REMEMBERED // 2], rng.permutation(inwards[REMEMBERED // 2 :])[: REMEMBERED // 2]])
+    return Emulator(GaussianProcessRegressor(scaled.kernel_, optimizer=None).fit(z[known], rest[known]), mean, root)
 
 
 def _whitened(u: np.ndarray, mean: np.ndarray, root: np.ndarray) -> np.ndarray:

@@ -9,6 +9,9 @@ import numpy as np
 
 #: Above this Pareto k-hat an importance estimate cannot be trusted (Vehtari et al. 2024, JMLR 25(72)).
 K_HAT = 0.7
+#: Weights this nearly equal change little of what the draws say without them, whatever their tail (total variation <= 1/6: half the root
+#: of 1 / efficiency - 1); and a tail index of such weights tells how their noise is distributed.
+NEARLY_EQUAL = 0.9
 #: Below this efficiency the draws that carry the weight are too few.
 LEAST_EFFICIENCY = 0.01
 #: A weight so far below the largest [nats] is nothing beside it, and near the smallest number that there is.
@@ -83,7 +86,7 @@ class Importance:
     @property
     def trustworthy(self) -> bool:
         """Whether estimates from these weights can be used."""
-        return self.efficiency >= LEAST_EFFICIENCY and self.k_hat <= K_HAT
+        return self.efficiency >= LEAST_EFFICIENCY and (self.k_hat <= K_HAT or self.efficiency >= NEARLY_EQUAL)
 
     def resample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """(n,) rows in random order, each row as often as its weight says (systematic resampling); few repeat while n is below

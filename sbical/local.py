@@ -31,14 +31,12 @@ from sbical.weighing import Component, Weighted, pool, weigh
 #: The samples that a window's initial state was read from are part of its likelihood too. Knowing it so many times less well
 #: beforehand counts them (nearly) once.
 DIFFUSE = 5.0
-#: Shares of the budget: prior draws to start from, training of one round, draws that are weighted to see how good a proposal is, and
-#: draws that are weighted in the end, at least and at most.
-PILOT, TRAIN, TRIAL, LEAST_FINAL, FINAL = 0.06, 0.21, 0.06, 0.10, 0.24
+#: Shares of the budget: prior draws to start from, training of one round, draws that are weighted to see how good a proposal is, one batch
+#: of those that count, and all of these at least.
+PILOT, TRAIN, TRIAL, BATCH, LEAST_FINAL = 0.06, 0.21, 0.06, 0.09, 0.10
 ROUNDS = 3
-#: Below this efficiency of the weights the network is trained again, where they point.
-POOR = 0.5
-#: How often the proposal learns from its weights before the last draws.
-ADAPTATIONS = 1
+#: Below this efficiency of the weights the network is trained again, where they point; above the other, proposals need no more trial.
+POOR, GOOD = 0.03, 0.5
 #: A mode gets at least this share of simulations.
 LEAST_SHARE = 0.15
 #: Noise-free simulations around a mode that show how the trajectories bend there.
@@ -102,16 +100,22 @@ def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: in
             break
         modes, shares = _recentre(problem, components, weighted, prior.names)
     seen = [weighted]
-    for _ in range(ADAPTATIONS):
+    while True:
         components = adapt(components, seen, LEAST_SHARE, rng)
         seen.append(weigh(runner, prior, problem, components, round(TRIAL * budget), rng))
-    final = min(round(FINAL * budget), max(budget - runner.count, round(LEAST_FINAL * budget)))
-    batches = []
-    for n in (final // 2, final - final // 2):
+        left = (budget - runner.count) / budget
+        if seen[-1].importance.efficiency > GOOD or left < TRIAL + 2 * BATCH:
+            break
+    batches: list[tuple[Sequence[Component], Weighted]] = []
+    while True:
         components = adapt(components, seen, LEAST_SHARE, rng)
+        n = round(BATCH * budget) if batches else round(min(BATCH * budget, max((budget - runner.count) / 2, LEAST_FINAL * budget / 2)))
         batches.append((components, weigh(runner, prior, problem, components, n, rng)))
         seen.append(batches[-1][1])
-    return LocalPosterior(tuple(components), pool(batches), number)
+        weighted = pool(batches)
+        done = weighted.importance.trustworthy and weighted.importance.size >= DRAWS
+        if len(batches) > 1 and (done or budget - runner.count < BATCH * budget):
+            return LocalPosterior(tuple(components), weighted, number)
 
 
 def pose(runner: Runner, prior: Prior, experiment: Experiment) -> Problem:

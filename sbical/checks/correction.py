@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sbical.checks.base import Evidence, Finding, Status, percent
-from sbical.importance import K_HAT, LEAST_EFFICIENCY
+from sbical.importance import K_HAT, LEAST_EFFICIENCY, NEARLY_EQUAL
 
 NAME = "correction"
 
@@ -11,7 +11,8 @@ NAME = "correction"
 ENOUGH_DRAWS = 200.0
 
 THRESHOLD = (
-    f"fail: efficiency below {percent(LEAST_EFFICIENCY)} or Pareto k-hat above {K_HAT:g}; warn: fewer than {ENOUGH_DRAWS:g} effective draws"
+    f"fail: efficiency below {percent(LEAST_EFFICIENCY)}, or Pareto k-hat above {K_HAT:g} at an efficiency below {percent(NEARLY_EQUAL)}; "
+    f"warn: fewer than {ENOUGH_DRAWS:g} effective draws"
 )
 SOURCE = (
     "Pareto-smoothed importance sampling: above k-hat 0.7 estimates cannot be trusted (Vehtari et al. 2024, JMLR 25(72)); 200 effective "
