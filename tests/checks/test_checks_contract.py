@@ -47,6 +47,7 @@ def test_every_module_of_the_package_is_registered() -> None:
         "prior_edges",
         "contraction",
         "identified",
+        "residuals",
         "replay_error",
         "predictive_coverage",
         "correction",
