@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def residuals(pair: Reproduction) -> dict[str, Residuals]:
     basis = _basis(np.where(seen, (clean - centre) / scale, 0.0))
     free = _freed(np.where(seen, (readings - centre) / scale, 0.0), basis)
     ends = np.cumsum([0, *(len(a.time) for a, _ in windows)])
-    rows = tuple(slice(int(a), int(b)) for a, b in zip(ends[:-1], ends[1:], strict=True))
+    rows = tuple(slice(a, b) for a, b in pairwise(ends.tolist()))
     period = float(np.median(np.concatenate([np.diff(a.time) for a, _ in windows])))
     times = [a.time for a, _ in windows]
     out = {}
