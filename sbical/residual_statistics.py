@@ -3,7 +3,8 @@
 A residual is a recording less the mean noise-free replay of posterior draws. Simulated recordings (the noisy replays) have residuals
 of the same kind, so that every statistic has its null distribution beside it. Both are freed of the directions in which the posterior
 moves the replays: a recording lies there as near as its own fit could bring it, a simulated one as near as its draw happens to be;
-without them both are what a fit of their own would have left, to first order.
+without them both are what a fit of their own would have left, to first order. What a simulated one is freed of comes from the draws
+of other folds: its own draw would leave nothing of the higher orders, which the recording is not freed of either.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from sbical.replay import Reproduction
 SPREAD = 0.1
 #: Directions left out are at most this share of the samples.
 MOST = 0.25
+#: Parts of the draws; each is freed of the directions of the others.
+FOLDS = 5
 #: A regressor of which less than this share (of its norm) is left outside of those directions says nothing.
 LEAST_LEFT = 0.1
 #: Blocks of samples in which means are taken, as long as there are at least so many of them.
@@ -48,16 +51,20 @@ def residuals(pair: Reproduction) -> dict[str, Residuals]:
     """Residuals by channel; none if hardly a draw could be replayed."""
     windows = list(zip(pair.noisy.windows, pair.clean.windows, strict=True))
     usable = np.logical_and.reduce([np.isfinite(np.concatenate([a.draws, b.draws], 2)).all((1, 2)) for a, b in windows])
-    if usable.sum() < 2:
+    if usable.sum() < 2 * FOLDS:
         return {}
     observed = np.concatenate([a.observed for a, _ in windows])
     noisy = np.concatenate([a.draws[usable] for a, _ in windows], 1)
     clean = np.concatenate([b.draws[usable] for _, b in windows], 1)
-    seen, centre = np.isfinite(observed), clean.mean(0)
-    scale = _scale(noisy - clean, clean)
+    seen, scale = np.isfinite(observed), _scale(noisy - clean, clean)
     readings = np.concatenate([np.where(seen, observed, 0.0)[None], noisy])
-    basis = _basis(np.where(seen, (clean - centre) / scale, 0.0))
-    free = _freed(np.where(seen, (readings - centre) / scale, 0.0), basis)
+    centre, basis = _directions(clean, seen, scale)
+    free = np.empty(readings.shape)
+    free[0] = _freed(np.where(seen, (readings[:1] - centre) / scale, 0.0), basis)[0]
+    for fold in range(FOLDS):
+        mine = np.arange(len(clean)) % FOLDS == fold
+        others = _directions(clean[~mine], seen, scale)
+        free[1:][mine] = _freed(np.where(seen, (noisy[mine] - others[0]) / scale, 0.0), others[1])
     ends = np.cumsum([0, *(len(a.time) for a, _ in windows)])
     rows = tuple(slice(a, b) for a, b in pairwise(ends.tolist()))
     period = float(np.median(np.concatenate([np.diff(a.time) for a, _ in windows])))
@@ -81,8 +88,7 @@ def statistics(of: Residuals) -> dict[str, np.ndarray]:
     out |= {f"memory {length}": np.log(np.maximum(b, 1e-12) / square) for length, b in _memory(of).items()}
     out["repeats"] = of.repeated
     norm = np.sqrt(square * r.shape[1])
-    # the mean product, one row after the other: BLAS rounds differently for different numbers of rows
-    return out | {f"with {name}": np.abs(np.einsum("nt,t->n", r, x)) / norm for name, x in of.regressors.items()}
+    return out | {f"with {name}": np.abs(r @ x) / norm for name, x in of.regressors.items()}
 
 
 def autocorrelation(of: Residuals, lag: int) -> np.ndarray:
@@ -110,19 +116,21 @@ def _scale(noise: np.ndarray, clean: np.ndarray) -> np.ndarray:
     return np.where(size > 0, size, 1e-9 * np.maximum(np.abs(clean).max((0, 1)), 1.0))
 
 
-def _basis(away: np.ndarray) -> np.ndarray:
-    """(k, T m) orthonormal directions in which draws (n, T, m) spread."""
-    flat = away.reshape(len(away), -1)
+def _directions(clean: np.ndarray, seen: np.ndarray, scale: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Mean (T, m) of draws (n, T, m) and the orthonormal directions (k, T m) in which they spread."""
+    centre = clean.mean(0)
+    flat = np.where(seen, (clean - centre) / scale, 0.0).reshape(len(clean), -1)
     # of the few draws, not of the many samples
-    values, vectors = np.linalg.eigh(np.einsum("it,jt->ij", flat, flat))
+    values, vectors = np.linalg.eigh(flat @ flat.T)
     order = np.argsort(values)[::-1][: max(1, int(MOST * flat.shape[1]))]
     order = order[values[order] > max(SPREAD**2 * len(flat), 1e-12 * values.max())]
-    return np.einsum("ik,it->kt", vectors[:, order] / np.sqrt(values[order]), flat)
+    return centre, (vectors[:, order] / np.sqrt(values[order])).T @ flat
 
 
 def _freed(values: np.ndarray, basis: np.ndarray) -> np.ndarray:
+    """Values (n, T, m) less their part in the directions (k, T m)."""
     flat = values.reshape(len(values), -1)
-    return (flat - np.einsum("nk,kt->nt", np.einsum("nt,kt->nk", flat, basis), basis)).reshape(values.shape)
+    return (flat - (flat @ basis.T) @ basis).reshape(values.shape)
 
 
 def _unit(x: np.ndarray, channel: int, basis: np.ndarray, seen: np.ndarray) -> np.ndarray | None:
