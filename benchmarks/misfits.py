@@ -88,7 +88,8 @@ def _command(truth: Truth, motion: int) -> np.ndarray:
 
 
 def _swing(
-    truth: Truth, motion: int, start: np.ndarray, *, backlash: bool = False, lugre: bool = False, limit: float | None = None, mass: float = 1.0
+    truth: Truth, motion: int, start: np.ndarray, *, backlash: bool = False, lugre: bool = False, limit: float | None = None,
+    mass: float = 1.0,
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """Angle of the arm and torque of the motor, (T,) each."""
     model = _model(truth, backlash=backlash, lugre=lugre, limit=limit, mass=mass)

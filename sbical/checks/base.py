@@ -60,9 +60,9 @@ class Evidence:
     energies [nats].
     ``holdout`` has posterior draws with noise; ``holdout_before`` and ``holdout_after`` one noise-free draw each, of the
     prior median and of the posterior median. ``fitted`` and ``unseen`` are draws with and without noise, on the windows that were
-    learned from and on the held-out ones (there with starts known less well than measured). ``importance`` are the weights of a posterior that an explicit likelihood corrected; its
-    estimator is not judged by itself, so there are no draws for fresh simulations. ``failed_fraction`` is the share of all simulations
-    that failed.
+    learned from and on the held-out ones (there with starts known less well than measured). ``importance`` are the weights of a
+    posterior that an explicit likelihood corrected; its estimator is not judged by itself, so there are no draws for fresh
+    simulations. ``failed_fraction`` is the share of all simulations that failed.
     """
 
     names: tuple[str, ...]
