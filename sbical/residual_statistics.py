@@ -19,6 +19,8 @@ from sbical.replay import Reproduction
 
 #: Directions in which draws spread less than this [standard deviations of the noise] hardly change a residual.
 SPREAD = 0.1
+#: Residuals of less than this mean square [noise variances] are rounding errors.
+TINY = 1e-12
 #: Directions left out are at most this share of the samples.
 MOST = 0.25
 #: Parts of the draws; each is freed of the directions of the others.
@@ -83,9 +85,9 @@ def statistics(of: Residuals) -> dict[str, np.ndarray]:
     samples, 0 for white noise), ``peaks`` (log kurtosis), ``repeats`` (share), ``with X`` (size of the correlation with X).
     """
     r = of.values
-    square = np.maximum((r**2).mean(1), np.finfo(float).tiny)
-    out = {"size": np.log(square), "peaks": np.log(np.maximum((r**4).mean(1), np.finfo(float).tiny) / square**2)}
-    out |= {f"memory {length}": np.log(np.maximum(b, 1e-12) / square) for length, b in _memory(of).items()}
+    square = np.maximum((r**2).mean(1), TINY)
+    out = {"size": np.log(square), "peaks": np.log(np.maximum((r**4).mean(1), TINY**2) / square**2)}
+    out |= {f"memory {length}": np.log(np.maximum(b, TINY) / square) for length, b in _memory(of).items()}
     out["repeats"] = of.repeated
     norm = np.sqrt(square * r.shape[1])
     return out | {f"with {name}": np.abs(r @ x) / norm for name, x in of.regressors.items()}
@@ -98,7 +100,7 @@ def autocorrelation(of: Residuals, lag: int) -> np.ndarray:
         r = of.values[:, rows]
         total += (r**2).sum(1)
         shifted += (r[:, lag:] * r[:, : r.shape[1] - lag]).sum(1) if r.shape[1] > lag else 0.0
-    return shifted / np.maximum(total, np.finfo(float).tiny)
+    return shifted / np.maximum(total, TINY)
 
 
 def correlation_time(of: Residuals) -> float:

@@ -75,8 +75,8 @@ def check(evidence: Evidence) -> Finding:
     pairs = {"calibration": evidence.fitted, "held out": evidence.unseen}
     found = {place: residuals(pair) for place, pair in pairs.items() if pair is not None and pair.noisy.windows}
     channels = [_channel(place, name, r) for place, each in found.items() for name, r in each.items()]
-    draws = min((len(c.residuals.repeated) - 1 for c in channels), default=0)
-    if draws < ENOUGH_DRAWS or not all(found.values()):
+    draws = min((len(c.residuals.repeated) - 1 for c in channels), default=0) if all(found.values()) else 0
+    if draws < ENOUGH_DRAWS:
         return Finding(NAME, "warn", f"residuals of {draws} draws", THRESHOLD, SOURCE, FEW, {"draws": float(draws)})
     # sets may have lost different draws
     largest = np.max([s[: 1 + draws] for c in channels for s in c.scores.values()], axis=0)
