@@ -9,7 +9,8 @@ what was learned, and warn by design of a truth near a bound of its prior or of 
 (it says whether the budget sufficed, here a third of the default) and simulation_failures; ``any check`` in the table counts all.
 A calibration that ends with an error that names what to look
 at counts as flagged, and is reported apart. ``misfit`` is the RMS that the misfit moves the readings by, over the encoder noise: where it
-is far below one, the log hardly holds what is asked for.
+is far below one, the log hardly holds what is asked for. ``lost`` counts calibrations that failed ``correction``: what they found is not
+the model's posterior, so that their replays are wrong whatever the robot; ``false_alarm_rate_found`` leaves them out.
 
     python benchmarks/misspecification.py --json
 """
@@ -29,7 +30,7 @@ from misfits import KINDS, MOTIONS, TIME, Truth, log
 from servo_posterior import ROBOT
 
 import sbical
-from sbical.checks import predictive_coverage, replay_error, residuals, support
+from sbical.checks import correction, predictive_coverage, replay_error, residuals, support
 from sbical.cluster import cluster
 from sbical.errors import SimulationError
 from sbical.prior import Prior
@@ -52,6 +53,11 @@ class Outcome:
     error: str
     misfit: float
     seconds: float
+
+    @property
+    def lost(self) -> bool:
+        """Whether the calibration itself failed: its weights correct nothing, so the posterior is not the model's."""
+        return self.statuses.get(correction.NAME) == "fail"
 
     @property
     def flagged(self) -> bool:
@@ -102,7 +108,8 @@ def row(kind: str, outcomes: Sequence[Outcome]) -> dict[str, object]:
     return {
         "robots": len(mine), "flagged": round(float(np.mean([o.flagged for o in mine])), 3), "fail": round(fails / len(mine), 3),
         "any check": round(float(np.mean([bool(o.error) or set(o.statuses.values()) != {"pass"} for o in mine])), 3),
-        "errors": sum(bool(o.error) for o in mine), "misfit": round(float(np.median([o.misfit for o in mine])), 3),
+        "errors": sum(bool(o.error) for o in mine), "lost": sum(o.lost for o in mine),
+        "misfit": round(float(np.median([o.misfit for o in mine])), 3),
         "checks": dict(by_check.most_common()),
     }  # fmt: skip
 
@@ -131,11 +138,13 @@ def main() -> None:
         print(f"{kind:<14} {figures}")
     wrong = [o.flagged for o in outcomes if o.kind != WELL_SPECIFIED]
     rates = [float(np.mean([o.flagged for o in outcomes if o.kind == k])) for k in counts if k != WELL_SPECIFIED]
-    right = [o.flagged for o in outcomes if o.kind == WELL_SPECIFIED]
+    plain = [o for o in outcomes if o.kind == WELL_SPECIFIED]
+    right, found = [o.flagged for o in plain], [o.flagged for o in plain if not o.lost]
     figures = {
         "detection_rate": round(float(np.mean(wrong)), 3) if wrong else None,
         "worst_kind_rate": round(min(rates), 3) if rates else None,
         "false_alarm_rate": round(float(np.mean(right)), 3) if right else None,
+        "false_alarm_rate_found": round(float(np.mean(found)), 3) if found else None,
         "kinds": table,
     }
     finish("misspecification", figures, sorted({o.seed for o in outcomes}), timer, as_json=arguments.json)
