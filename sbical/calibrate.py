@@ -121,7 +121,7 @@ def _reproductions(runner: Runner, intended: Plan, learned: Learned, draws: np.n
     learned_from = _reproduction(runner, "replay", some, own, errors)
     # the parabola through a window's first samples may be off by more than their noise; no likelihood corrects a held-out start
     wide = intended.holdout.diffuse(local.DIFFUSE)
-    return learned_from, _reproduction(runner, "replay held out", some, wide, _starts(wide, len(some), rng))
+    return learned_from, _reproduction(runner, "replay held out, wide starts", some, wide, _starts(wide, len(some), rng))
 
 
 def _starts(experiment: Experiment, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -130,7 +130,8 @@ def _starts(experiment: Experiment, n: int, rng: np.random.Generator) -> np.ndar
 
 
 def _reproduction(runner: Runner, stage: str, theta: np.ndarray, experiment: Experiment, errors: np.ndarray) -> Reproduction:
-    noisy, clean = (_replay(runner, stage, theta, experiment, noise=noise, errors=errors) for noise in (True, False))
+    noisy = _replay(runner, stage, theta, experiment, errors=errors)
+    clean = _replay(runner, f"{stage}, noise-free", theta, experiment, noise=False, errors=errors)
     return reproduction(experiment, noisy, clean)
 
 
