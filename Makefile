@@ -42,5 +42,6 @@ bench: $(STAMP) ## run the benchmarks; the one on real recordings needs DATA=fol
 	$(BIN)/python benchmarks/servo_posterior.py --json $(or $(ARGS),--truths 3)
 	$(BIN)/python benchmarks/bimodal_posterior.py --json $(ARGS)
 	$(BIN)/python benchmarks/training.py --json --quick
+	$(BIN)/python benchmarks/misspecification.py --json $(or $(ARGS),--robots 2 --well-specified 4)
 	@if [ -d "$(DATA)" ]; then set -x; $(BIN)/python benchmarks/recordings.py --data "$(DATA)" --json $(ARGS); \
 	  else echo "no recordings of real robots at '$(DATA)': benchmarks/recordings.py not run (make bench DATA=folder)"; fi

@@ -175,7 +175,8 @@ class Calibration:
             theta_u_fresh=self.prior.to_unconstrained(self.fresh.theta[self.fresh.ok]),
             fresh_draws_u=np.empty((0, 0, len(self.prior.names))), fresh_log_q=np.empty(0), fresh_draws_log_q=np.empty((0, 0)),
             importance=None,
-            holdout=None, holdout_before=None, holdout_after=None, failed_fraction=1 - float(self.simulations.ok.mean()),
+            holdout=None, holdout_before=None, holdout_after=None, fitted=None, unseen=None,
+            failed_fraction=1 - float(self.simulations.ok.mean()),
         )  # fmt: skip
 
     def report(self, path: str | Path) -> None:

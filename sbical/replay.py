@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,6 +93,24 @@ class Replay:
             total += np.where(seen, values, 0.0).sum(axis=0)
             count += seen.sum(axis=0)
         return np.divide(total, count, out=np.full(len(self.channels), np.nan), where=count > 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Reproduction:
+    """Posterior draws replayed twice from the same initial states: as measured (``noisy``) and without anything random (``clean``).
+
+    ``commands``: what the robot was told at the sample times, ``{name: (T,)}`` for each window.
+    """
+
+    noisy: Replay
+    clean: Replay
+    commands: tuple[Mapping[str, np.ndarray], ...]
+
+
+def reproduction(experiment: Experiment, noisy: Replay, clean: Replay) -> Reproduction:
+    """Pair two replays of an experiment with its commands."""
+    commands = tuple({name: signal.at(w.time) for name, signal in w.commands.items()} for w in experiment.windows)
+    return Reproduction(noisy, clean, commands)
 
 
 def replay(experiment: Experiment, trajectories: Trajectories) -> Replay:

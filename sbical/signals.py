@@ -33,6 +33,12 @@ class HeldSignal:
         mean = self.value[:-1] if self.hold == "zoh" else (self.value[1:] + self.value[:-1]) / 2
         return np.concatenate([[0.0], np.cumsum(step * mean)])
 
+    def at(self, time: np.ndarray) -> np.ndarray:
+        """The signal's value at each time (…)."""
+        if self.hold == "linear":
+            return np.interp(time, self.time, self.value)
+        return self.value[np.clip(np.searchsorted(self.time, time, side="right") - 1, 0, len(self.time) - 1)]
+
     def integral(self, at: np.ndarray) -> np.ndarray:
         """Integral of the signal from its first sample to ``at`` (…), continuous in ``at``."""
         if self.hold == "zoh":

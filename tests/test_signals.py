@@ -65,3 +65,10 @@ def test_rows_do_not_depend_on_each_other(hold: Literal["zoh", "linear"]) -> Non
     assert together.shape == (17, edges.shape[1] - 1)
     for row, own in zip(together, edges, strict=True):
         assert np.array_equal(row, signal.averages(own))
+
+
+def test_value_at_a_time_is_held_or_interpolated() -> None:
+    time, value = np.array([0.0, 1.0, 2.0]), np.array([1.0, 3.0, 2.0])
+    at = np.array([-1.0, 0.0, 0.5, 1.0, 5.0])
+    assert HeldSignal(time, value).at(at).tolist() == [1.0, 1.0, 1.0, 3.0, 2.0]
+    assert HeldSignal(time, value, "linear").at(at).tolist() == [1.0, 1.0, 2.0, 3.0, 2.0]

@@ -29,7 +29,7 @@ THRESHOLD = (
 SOURCE = (
     "Expected coverage of highest-density regions: Hermans et al. 2022. Bands by permutation: under exact calibration the truth and its "
     "draws are exchangeable, all draws of one truth being one cluster. "
-    f"Chance warns on {percent(WARN_P)} of exact posteriors (five such checks: at most 5 %) and fails at most {percent(FAIL_P, 1)}. "
+    f"Chance warns on {percent(WARN_P)} of exact posteriors (six such checks: at most 6 %) and fails at most {percent(FAIL_P, 1)}. "
     "Reasoned limit: that of sbc, which is a lower coverage where errors of many parameters meet in one region."
 )
 NARROW = "joint regions are too small or off: train on more simulations or with more ensemble members, and widen ranges before using them"

@@ -37,8 +37,8 @@ THRESHOLD = (
 )
 SOURCE = (
     "L-C2ST: Linhart, Gramfort and Rodrigues 2023, with a linear discriminant for the classifier. p by permutation: under exact "
-    f"calibration the truth and its draws are exchangeable. Chance warns on {WARN_P:.0%} of exact posteriors (five such checks: at most "
-    f"5 %) and fails at most {FAIL_P:.1%}. The limits are those of sbc: 90 % ranges that hold 80 %, 65 % of truths on one side."
+    f"calibration the truth and its draws are exchangeable. Chance warns on {WARN_P:.0%} of exact posteriors (six such checks: at most "
+    f"6 %) and fails at most {FAIL_P:.1%}. The limits are those of sbc: 90 % ranges that hold 80 %, 65 % of truths on one side."
 )
 NARROW = "ranges are too narrow for this observation: train on more simulations or with more ensemble members, and widen them before use"
 BIASED = "the posterior of this observation lies to one side ({}, in sd of the posterior): train on more simulations"

@@ -20,7 +20,7 @@ THRESHOLD = (
 SOURCE = (
     "Talts et al. 2018; simultaneous ECDF bands after Säilynoja, Bürkner and Vehtari 2022, here by permutation: under exact calibration "
     f"the truth and its posterior draws are exchangeable, which keeps correlations and ties. Chance warns on {percent(WARN_P)} of exact "
-    f"posteriors (five such checks: at most 5 %) and fails at most {percent(FAIL_P, 1)}. No trained network is exact, so with enough "
+    f"posteriors (six such checks: at most 6 %) and fails at most {percent(FAIL_P, 1)}. No trained network is exact, so with enough "
     "simulations p alone would fail every one: the two limits say what matters (reasoned)."
 )
 

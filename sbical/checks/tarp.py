@@ -20,8 +20,8 @@ THRESHOLD = (
 SOURCE = (
     "Lemos et al. 2023. Reference points lie around each posterior, in its own standard coordinates (they may depend on the "
     "observation), the same ones for all simulations, so that a common bias does not average out. p by permutation: under exact "
-    f"calibration the truth and its draws are exchangeable. Chance warns on {percent(WARN_P)} of exact posteriors (five such checks: at "
-    f"most 5 %) and fails at most {percent(FAIL_P, 1)}. The limits are those of sbc."
+    f"calibration the truth and its draws are exchangeable. Chance warns on {percent(WARN_P)} of exact posteriors (six such checks: at "
+    f"most 6 %) and fails at most {percent(FAIL_P, 1)}. The limits are those of sbc."
 )
 REMEDIES = {
     "over-confident": "ranges are too narrow: train on more simulations or with more ensemble members, and widen them before use",

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sbical.checks.base import Evidence
-from sbical.replay import Replay, WindowReplay
+from sbical.replay import Replay, Reproduction, WindowReplay
 
 MakeEvidence = Callable[..., Evidence]
 
@@ -22,6 +22,36 @@ def replay(rng: np.random.Generator, *, spread: float = 1.0, draws: int = 400, e
     observed = error * rng.normal(size=(500, 2))
     window = WindowReplay("run1", 0.0, np.arange(500) * 0.01, observed, spread * rng.normal(size=(draws, 500, 2)))
     return Replay(("position", "velocity"), ("rad", "rad/s"), (window,))
+
+
+def reproduced(
+    rng: np.random.Generator, noise: Callable[[np.random.Generator, int], np.ndarray] | None = None, *, windows: int = 2, step: float = 0.0,
+    samples: int = 300, draws: int = 200,
+) -> Reproduction:  # fmt: skip
+    """One channel: a sine whose amplitude, offset and rate are known as well as white noise of 0.1 allows, and a robot
+    that follows the same sine with ``noise(rng, samples)`` (default: the same white noise) on top; readings are rounded to ``step``.
+    """
+    time = np.arange(samples) * 0.004
+    shape = np.stack([np.sin(9 * time), np.ones(samples), time * np.cos(9 * time)], 1)
+    sensitivity = np.concatenate([shape] * windows)
+    root = np.linalg.cholesky(0.1**2 * np.linalg.inv(sensitivity.T @ sensitivity))
+    truth = rng.normal(size=3)
+    shocks = rng.normal(size=(draws, 3)) @ root.T
+    added = [0.1 * rng.normal(size=samples) if noise is None else noise(rng, samples) for _ in range(windows)]
+    # where the posterior of linear least squares would be
+    best = truth + np.linalg.lstsq(sensitivity, np.concatenate(added), rcond=None)[0]
+    clean = (best + shocks) @ shape.T
+
+    def read(values: np.ndarray) -> np.ndarray:
+        return np.round(values / step) * step if step else values
+
+    held = [read(shape @ truth + a)[:, None] for a in added]
+    noisy = [read(clean + 0.1 * rng.normal(size=clean.shape))[..., None] for _ in held]
+    pair = [
+        Replay(("position",), ("rad",), tuple(WindowReplay(f"run{w}", 0.0, time, held[w], values[w]) for w in range(windows)))
+        for values in (noisy, [clean[..., None]] * windows)
+    ]
+    return Reproduction(pair[0], pair[1], ({"goal": np.sin(9 * time + 0.5)},) * windows)
 
 
 def physical(u: np.ndarray) -> np.ndarray:
@@ -77,6 +107,8 @@ def build(seed: int = 0, *, factor: float = 1.0, shift: float = 0.0, fresh: int 
         holdout=replay(rng),
         holdout_before=replay(rng, draws=1, spread=0.0, error=1.0),
         holdout_after=replay(rng, draws=1, spread=0.0, error=0.5),
+        fitted=reproduced(rng),
+        unseen=reproduced(rng),
         failed_fraction=0.0,
     )
     return replace(evidence, **changes)
@@ -90,6 +122,11 @@ def build_evidence() -> MakeEvidence:
 @pytest.fixture
 def make_evidence() -> MakeEvidence:
     return build
+
+
+@pytest.fixture
+def make_reproduced() -> Callable[..., Reproduction]:
+    return reproduced
 
 
 @pytest.fixture

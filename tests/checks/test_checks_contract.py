@@ -13,10 +13,11 @@ import pytest
 from sbical.checks import BUILT_IN, Check, Evidence, Finding, Verdict, judge, registered
 from sbical.errors import OutputError
 from sbical.importance import Importance
+from sbical.replay import Reproduction
 
 
 @pytest.mark.parametrize("member", registered().values(), ids=lambda c: c.NAME)
-def test_contract(member: Check, make_evidence: Callable[..., Evidence]) -> None:
+def test_contract(member: Check, make_evidence: Callable[..., Evidence], make_reproduced: Callable[..., Reproduction]) -> None:
     weights = np.random.default_rng(0).normal(size=2000)
     good = replace(make_evidence(0), importance=Importance(0.3 * weights))
     bad = replace(
@@ -26,6 +27,7 @@ def test_contract(member: Check, make_evidence: Callable[..., Evidence]) -> None
         importance=Importance(4.0 * weights),
         holdout_after=None,
         holdout=None,
+        fitted=make_reproduced(np.random.default_rng(0), lambda _, n: np.cumsum(np.ones(n))),
         failed_fraction=0.5,
     )
     for evidence in (good, bad):
@@ -47,6 +49,7 @@ def test_every_module_of_the_package_is_registered() -> None:
         "prior_edges",
         "contraction",
         "identified",
+        "residuals",
         "replay_error",
         "predictive_coverage",
         "correction",
