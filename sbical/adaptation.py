@@ -53,7 +53,7 @@ def adapt(components: Sequence[Component], seen: Sequence[Weighted], least: floa
 
 def _follow(c: Component, learned: Emulator, start: np.ndarray, rng: np.random.Generator) -> Component:
     """The component with a mixture and a sieve that follow the emulator; walkers start at ``start`` (n, d)."""
-    u = _explore(learned, start, rng)
+    u = explore(learned, start, rng)
     c = replace(c, mixture=_mixture(c.at.box.whitened(u), len(start), rng), moments=(u.mean(0), np.cov(u.T)), sieve=None)
     u = c.propose(COUNTED, rng)
     log_proposal = c.log_proposal(u, c.log_network(u))
@@ -65,7 +65,7 @@ def _follow(c: Component, learned: Emulator, start: np.ndarray, rng: np.random.G
     return replace(c, sieve=Sieve(learned, level, accepted))
 
 
-def _explore(learned: Emulator, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def explore(learned: Emulator, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """(KEPT n, d) draws of the emulated posterior, by differential evolution from start (n, d) (ter Braak 2006,
     doi:10.1007/s11222-006-8769-1).
     """

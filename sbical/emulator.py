@@ -6,11 +6,14 @@ are simulated, most draws that would carry little weight. The weights of those t
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
 
@@ -50,11 +53,19 @@ def emulate(u: np.ndarray, log_target: np.ndarray, mean: np.ndarray, covariance:
     rest = log_target[kept] - log_target.max() + 0.5 * (z**2).sum(1)
     rng = np.random.default_rng(0)
     few = rng.permutation(len(z))[:SCALED]
-    kernel = ConstantKernel(VARIANCE) * Matern(np.full(z.shape[1], SCALE), SCALES, nu=2.5) + WhiteKernel(1e-3, (1e-6, 1.0))
-    scaled = GaussianProcessRegressor(kernel, optimizer=_optimise).fit(z[few], rest[few])
+    matern = Matern(np.full(z.shape[1], SCALE), SCALES, nu=2.5)  # pyright: ignore[reportArgumentType]
+    kernel = ConstantKernel(VARIANCE) * matern + WhiteKernel(1e-3, (1e-6, 1.0))
+    with warnings.catch_warnings():
+        # a scale at its upper bound: the posterior is Gaussian along that axis
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        scaled = _regressor(kernel, _optimise).fit(z[few], rest[few])
     inwards = np.argsort(-(z**2).sum(1), kind="stable")
     known = np.concatenate([inwards[: REMEMBERED // 2], rng.permutation(inwards[REMEMBERED // 2 :])[: REMEMBERED // 2]])
-    return Emulator(GaussianProcessRegressor(scaled.kernel_, optimizer=None).fit(z[known], rest[known]), mean, root)
+    return Emulator(_regressor(scaled.kernel_, None).fit(z[known], rest[known]), mean, root)
+
+
+def _regressor(kernel: Any, optimizer: Callable[..., tuple[np.ndarray, float]] | None) -> GaussianProcessRegressor:
+    return GaussianProcessRegressor(kernel, optimizer=optimizer)  # pyright: ignore[reportArgumentType]
 
 
 def _whitened(u: np.ndarray, mean: np.ndarray, root: np.ndarray) -> np.ndarray:

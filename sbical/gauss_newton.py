@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Step of the finite differences [prior standard deviations]; simulations are in double precision.
-STEP = 1e-3
+#: Step of the finite differences [prior standard deviations]; simulations are in double precision. Ten times as long a step is longer than
+#: the posterior is wide where a log is quiet, and the fit crawls (a servo with 0.1 mrad of noise: 25 iterations ended 32 nats short).
+STEP = 1e-4
 #: Trial dampings of one iteration, relative to the present one: one batch of simulations serves them all.
 TRIALS = (0.03, 0.3, 3.0)
 #: Iterations before a start that is far behind is given up.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sbical.importance import K_HAT, Importance
+from sbical.importance import K_HAT, NEARLY_EQUAL, Importance
 
 #: Log evidence of the toy [nats], arbitrary.
 EVIDENCE = -12.3
@@ -134,3 +134,13 @@ def test_figures() -> None:
     figures = weighted(1.5)[1].figures
     assert set(figures) == {"efficiency", "effective_sample_size", "k_hat", "log_evidence", "log_evidence_error"}
     assert all(np.isfinite(v) for v in figures.values())
+
+
+def test_nearly_equal_weights_are_trusted_whatever_their_tail() -> None:
+    """One weight in a hundred is off by a few percent, with a heavy tail: that moves nothing."""
+    rng = np.random.default_rng(0)
+    off = np.where(rng.uniform(size=4000) < 0.01, 0.02 * rng.pareto(0.8, size=4000).clip(max=50), 0.0)
+    weights = Importance(np.log1p(off) + 1e-6 * rng.normal(size=4000))
+    assert weights.k_hat > K_HAT
+    assert weights.efficiency > NEARLY_EQUAL
+    assert weights.trustworthy
