@@ -200,9 +200,8 @@ def judged(names: tuple[str, ...], rows: list[dict[str, Any]]) -> dict[str, Any]
     seen = evidence(names, rows)
     p, covered, low, high = central(seen)
     densest = expected_coverage.check(seen)
-    p_values = {
-        "sbc": sbc.check(seen).values["p"], "tarp": tarp.check(seen).values["p"], "central": p, "densest": densest.values["p"],
-    }  # fmt: skip
+    distances = tarp.check(seen)
+    p_values = {"sbc": sbc.check(seen).values["p"], "tarp": distances.values["p"], "central": p, "densest": densest.values["p"]}
     narrow = {n: int(c[2] < a[2]) - int(c[2] > b[2]) for n, c, a, b in zip(names, covered, low, high, strict=True)}
     held = {f"{level:.0%}": round(float(c), 3) for level, c in zip(LEVELS, covered.mean(0), strict=True)}
     found = {
@@ -211,7 +210,7 @@ def judged(names: tuple[str, ...], rows: list[dict[str, Any]]) -> dict[str, Any]
         "central_mean": held, "central90": {n: round(float(c[2]), 3) for n, c in zip(names, covered, strict=True)},
         "band90": [round(float(low[:, 2].mean()), 3), round(float(high[:, 2].mean()), 3)],
         "narrow90": [n for n, side in narrow.items() if side > 0], "wide90": [n for n, side in narrow.items() if side < 0],
-        "densest": densest.figure, "median_seconds": float(np.median([r["seconds"] for r in rows])),
+        "tarp": distances.figure, "densest": densest.figure, "median_seconds": float(np.median([r["seconds"] for r in rows])),
     }  # fmt: skip
     weights = [r["efficiency"] for r in rows if r.get("efficiency") is not None]
     return found | ({"efficiency": round(float(np.median(weights)), 3), "worst_efficiency": round(min(weights), 3)} if weights else {})
