@@ -177,7 +177,7 @@ def evidence(names: tuple[str, ...], rows: list[dict[str, Any]]) -> Evidence:
         names=names, units=("",) * len(names), prior_u=none, posterior_u=none, prior=none, posterior=none, prior_interval=(flat, flat),
         x_o=flat, outside=flat, x_fresh=none, theta_u_fresh=u[:, 0], fresh_draws_u=u[:, 1:], fresh_log_q=log_q[:, 0],
         fresh_draws_log_q=log_q[:, 1:], x_train=none, importance=None, holdout=None, holdout_before=None, holdout_after=None,
-        failed_fraction=0.0,
+        fitted=None, unseen=None, failed_fraction=0.0,
     )  # fmt: skip
 
 

@@ -36,7 +36,7 @@ TIME = np.arange(int(RATE * SECONDS)) / RATE
 COMMAND = 0.8 * np.sin(2 * np.pi * (0.5 * TIME + 0.5 * TIME**2)) + 0.4 * np.sign(np.sin(2 * np.pi * 1.3 * TIME))
 #: Where a robot starts: at rest, but for this much [rad], [rad/s].
 START = (0.01, 0.05)
-BUDGET = 14_500
+BUDGET = 14_000
 LOST = 0.75
 
 

@@ -33,7 +33,7 @@ from sbical.weighing import Component, Weighted, pool, weigh
 DIFFUSE = 5.0
 #: Shares of the budget: prior draws to start from, training of one round, draws that are weighted to see how good a proposal is, one batch
 #: of those that count, and all of these at least.
-PILOT, TRAIN, TRIAL, BATCH, LEAST_FINAL = 0.06, 0.21, 0.06, 0.09, 0.10
+PILOT, TRAIN, TRIAL, BATCH, LEAST_FINAL = 0.06, 0.19, 0.06, 0.09, 0.10
 ROUNDS = 3
 #: Below this efficiency of the weights the network is trained again, where they point; above the other, proposals need no more trial.
 POOR, GOOD = 0.03, 0.5

@@ -211,7 +211,7 @@ def test_a_robot_whose_start_is_known(make_robot: MakeRobot, client: Client, pen
     sensors = '<sensor><tendonpos name="angle" tendon="belt"/><tendonvel name="rate" tendon="belt"/></sensor>'
     xml = pendulum_xml[: pendulum_xml.index("<sensor>")] + tendon + sensors + "</mujoco>"
     robot = make_robot(pendulum_toml + NOISY, (0.0, 0.0), xml)
-    found = robot.calibrate(client, 1000)
+    found = robot.calibrate(client, 2000)
     assert not found.experiment.windows[0].initial.factor.any()
     assert robot.within(found), found.table()
 
