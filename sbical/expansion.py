@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
 from sbical.experiment import Experiment
-from sbical.gauss_newton import FARTHEST, Clean, Fit, Normal, Target, derivatives, merit
+from sbical.gauss_newton import FARTHEST, Clean, Fit, Normal, Target, derivatives, merit, resolved
 from sbical.linear_summary import LinearSummary, linear_summary
 from sbical.noise import NoiseModel, Sensitivity
 from sbical.region import Box
@@ -167,11 +167,12 @@ def expand(problem: Problem, fits: Sequence[Fit], covariances: Sequence[np.ndarr
     return out
 
 
-def refit(problem: Problem, points: np.ndarray, errors: np.ndarray) -> list[Fit]:
-    """Derivatives at points (n, d) with initial errors (n, windows, k) given: fits that did not move."""
+def refit(problem: Problem, points: np.ndarray, errors: np.ndarray, near: Sequence[Fit]) -> list[Fit]:
+    """Derivatives at points (n, d) with initial errors (n, windows, k) given, each ``near`` a fit: fits that did not move."""
     target = problem.target
     clean = problem.clean(points, errors)
-    by_u, by_error = derivatives(problem.clean, target, points, errors)
+    steps = np.stack([resolved(target, f.by_u, f.noise) for f in near])
+    by_u, by_error = derivatives(problem.clean, target, points, errors, steps)
     out = []
     for u, e, f, a, b in zip(points, errors, clean, by_u, by_error, strict=True):
         value, noise = merit(target, u, e, f)

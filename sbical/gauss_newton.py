@@ -12,12 +12,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-#: Step of the finite differences [prior standard deviations]; simulations are in double precision. Ten times as long a step is longer than
-#: the posterior is wide where a log is quiet, and the fit crawls (a servo with 0.1 mrad of noise: 25 iterations ended 32 nats short).
-STEP = 1e-4
+#: Steps of the finite differences, at least and at most [prior standard deviations]; simulations are in double precision. Between them a
+#: step is as long as the parameter is known with all others given: a longer one does not see where the trajectories bend (a servo with
+#: 0.1 mrad of noise: 25 iterations with steps of 1e-3 ended 32 nats short), a shorter one drowns in rounding.
+SHORTEST, LONGEST_STEP = 1e-6, 1e-3
 #: Trial dampings of one iteration, relative to the present one: one batch of simulations serves them all.
 TRIALS = (0.03, 0.3, 3.0)
-#: Iterations before a start that is far behind is given up.
+#: A step moves no parameter further than this [prior standard deviations]: far from the recording the trajectories bend, and a longer
+#: step runs into the edge of the prior, where nothing moves any more.
+LONGEST = 1.0
+#: Iterations in a row without any gain that end a start; damping rises thirtyfold each time.
+MOST_FAILURES = 3
+#: Iterations before a start that is too far behind is given up.
 PATIENCE = 6
 #: An iteration that gains less than this [nats] ends a start.
 CONVERGED = 1e-3
@@ -68,32 +74,49 @@ class Fit:
     by_error: np.ndarray
 
 
-def derivatives(clean: Clean, target: Target, u: np.ndarray, errors: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(n, D, p) by parameters and (n, D, q) by initial errors, central differences at u (n, d) and errors (n, windows, k)."""
+def derivatives(
+    clean: Clean, target: Target, u: np.ndarray, errors: np.ndarray, steps: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """(n, D, p) by parameters and (n, D, q) by initial errors, central differences at u (n, d) and errors (n, windows, k).
+
+    ``steps`` (n, p) in u, see ``resolved``; by default the longest.
+    """
     p, q = len(target.motion), len(target.errors)
     if not p + q:
         return np.empty((len(u), len(target.observed), 0)), np.empty((len(u), len(target.observed), 0))
     points_u, points_e = np.repeat(u[:, None], 2 * (p + q), 1), np.repeat(errors[:, None], 2 * (p + q), 1)
-    for sign, first in ((STEP, 0), (-STEP, p + q)):
+    along = np.tile(LONGEST_STEP * target.spread[target.motion], (len(u), 1)) if steps is None else steps
+    for sign, first in ((1.0, 0), (-1.0, p + q)):
         for j, column in enumerate(target.motion):
-            points_u[:, first + j, column] += sign
+            points_u[:, first + j, column] += sign * along[:, j]
         for j, column in enumerate(target.errors):
             # windows do not see each other's errors, so all of them move at once
-            points_e[:, first + p + j, :, column] += sign
+            points_e[:, first + p + j, :, column] += sign * LONGEST_STEP
     values = clean(points_u.reshape(-1, u.shape[1]), points_e.reshape(-1, *errors.shape[1:])).reshape(len(u), 2, p + q, -1)
-    slope = np.moveaxis(values[:, 0] - values[:, 1], 1, 2) / (2 * STEP)
+    lengths = np.concatenate([along, np.full((len(u), q), LONGEST_STEP)], 1)
+    slope = np.moveaxis((values[:, 0] - values[:, 1]) / (2 * lengths[..., None]), 1, 2)
     by_u, by_error = slope[..., :p], slope[..., p:]
     return by_u, by_error
 
 
-def fit(
-    clean: Clean, target: Target, starts: np.ndarray, *, iterations: int = 30, keep: float = np.inf, known: float = np.inf
-) -> list[Fit]:  # fmt: skip
-    """Fits from several starts (s, d), best first.
+def resolved(target: Target, by_u: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """(p,) steps in u that the next derivatives need, from the last ones by_u (D, p) and the noise (m,) of each channel."""
+    spread = target.spread[target.motion]
+    known = ((by_u / noise[target.channel, None]) ** 2).sum(0)
+    return np.clip((known + spread**-2.0) ** -0.5, SHORTEST * spread, LONGEST_STEP * spread)
 
-    Starts whose merit is ``keep`` nats behind the best one, or behind a ``known`` one, after ``PATIENCE`` iterations are given up.
+
+def fit(
+    clean: Clean, target: Target, starts: np.ndarray, errors: np.ndarray | None = None, *, iterations: int = 30, keep: float = np.inf,
+    known: float = np.inf,
+) -> list[Fit]:  # fmt: skip
+    """Fits from several starts (s, d) with initial errors (s, windows, k), by default none, best first.
+
+    After ``PATIENCE`` iterations a start is given up that would, gaining as much in every iteration left as in the last, end ``keep``
+    nats behind the best one, or behind a ``known`` one.
     """
-    states = [_State(u, np.zeros((target.windows, target.widths))) for u in starts]
+    first_errors = np.zeros((len(starts), target.windows, target.widths)) if errors is None else errors
+    states = [_State(u, e) for u, e in zip(starts, first_errors, strict=True)]
     first = clean(np.stack([s.u for s in states]), np.stack([s.errors for s in states]))
     for state, f in zip(states, first, strict=True):
         state.place(target, f)
@@ -105,13 +128,13 @@ def fit(
         _iterate(clean, target, active)
         best = min([known, *(s.merit for s in states)])
         for s in active:
-            s.done |= number + 1 >= PATIENCE and s.merit > best + keep
+            s.done |= number + 1 >= PATIENCE and s.merit - s.gained * (iterations - number - 1) > best + keep
     best = min((s.merit for s in states), default=np.inf)
     best = min(best, known)
     kept = sorted((s for s in states if s.merit <= best + keep), key=lambda s: s.merit)
     if not kept:
         return []
-    by_u, by_error = derivatives(clean, target, np.stack([s.u for s in kept]), np.stack([s.errors for s in kept]))
+    by_u, by_error = _derivatives(clean, target, kept)
     return [
         Fit(s.u, s.errors, s.clean, s.noise, s.merit, np.nan_to_num(a), np.nan_to_num(b))
         for s, a, b in zip(kept, by_u, by_error, strict=True)
@@ -123,10 +146,11 @@ class _State:
 
     def __init__(self, u: np.ndarray, errors: np.ndarray) -> None:
         self.u, self.errors = u, errors
-        self.damping, self.merit, self.done, self.failures = 1.0, np.inf, False, 0
+        self.damping, self.merit, self.gained, self.done, self.failures = 1.0, np.inf, 0.0, False, 0
         self.clean = self.noise = np.empty(0)
         self.by_u: np.ndarray | None = None
         self.by_error: np.ndarray | None = None
+        self.steps: np.ndarray | None = None
 
     def place(self, target: Target, clean: np.ndarray) -> None:
         self.clean = clean
@@ -145,13 +169,20 @@ def merit(target: Target, u: np.ndarray, errors: np.ndarray, clean: np.ndarray) 
     return float(value), noise
 
 
+def _derivatives(clean: Clean, target: Target, states: list[_State]) -> tuple[np.ndarray, np.ndarray]:
+    longest = LONGEST_STEP * target.spread[target.motion]
+    steps = np.stack([longest if s.steps is None else s.steps for s in states])
+    return derivatives(clean, target, np.stack([s.u for s in states]), np.stack([s.errors for s in states]), steps)
+
+
 def _iterate(clean: Clean, target: Target, states: list[_State]) -> None:
     """One damped step of every state: derivatives where it moved, then its trial steps, each in one batch."""
     moved = [s for s in states if s.by_u is None]
     if moved:
-        by_u, by_error = derivatives(clean, target, np.stack([s.u for s in moved]), np.stack([s.errors for s in moved]))
+        by_u, by_error = _derivatives(clean, target, moved)
         for s, a, b in zip(moved, by_u, by_error, strict=True):
-            s.by_u, s.by_error = np.nan_to_num(a), np.nan_to_num(b)
+            slope = np.nan_to_num(a)
+            s.by_u, s.by_error, s.steps = slope, np.nan_to_num(b), resolved(target, slope, s.noise)
     trials = [(s, s.damping * t, *_step(target, s, s.damping * t)) for s in states for t in TRIALS]
     values = clean(np.stack([t[2] for t in trials]), np.stack([t[3] for t in trials]))
     for i, s in enumerate(states):
@@ -159,18 +190,18 @@ def _iterate(clean: Clean, target: Target, states: list[_State]) -> None:
         merits = [merit(target, trials[k][2], trials[k][3], values[k])[0] for k in mine]
         best = int(np.argmin(merits))
         if merits[best] < s.merit:
-            gained = s.merit - merits[best]
+            s.gained = s.merit - merits[best]
             _, s.damping, s.u, s.errors = trials[mine[best]]
             s.place(target, values[mine[best]])
             s.failures, s.damping = 0, max(s.damping, 1e-7)
-            if gained < CONVERGED:
+            if s.gained < CONVERGED:
                 s.done = True
             else:
                 s.by_u = s.by_error = None
         else:
             s.failures += 1
-            s.damping *= 30
-            s.done = s.failures >= 3
+            s.gained, s.damping = 0.0, 30 * s.damping
+            s.done = s.failures >= MOST_FAILURES
 
 
 def _step(target: Target, state: _State, damping: float) -> tuple[np.ndarray, np.ndarray]:
@@ -228,6 +259,8 @@ class Normal:
         right_u = self.by_u.T @ residual + pull_u
         inverse = np.linalg.inv(self.inner)
         move_u = np.linalg.solve(self.schur, right_u - np.einsum("wpq,wqr,wr->p", self.cross, inverse, right_e))
+        move_u *= min(1.0, LONGEST / max(float(np.abs(move_u / self.target.spread[self.target.motion]).max(initial=0.0)), 1e-12))
+        # errors answer to the step that is taken
         move_e = np.einsum("wqr,wr->wq", inverse, right_e - np.einsum("wpq,p->wq", self.cross, move_u))
         return move_u, move_e
 

@@ -183,7 +183,7 @@ def _recentre(
         errors.append(c.at.follow(mean[None])[0])
         covariances.append(covariance)
         shares.append(share)
-    fits = refit(problem, np.stack(points), np.stack(errors))
+    fits = refit(problem, np.stack(points), np.stack(errors), [c.at.at for c in components])
     kept = np.array(shares) > 1e-4
     chosen = [f for f, k in zip(fits, kept, strict=True) if k]
     shares_kept = np.array(shares)[kept]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,7 +15,7 @@ STARTS, FINALISTS = 8, 4
 SCOUTING, ITERATIONS = 5, 25
 #: Points of the scan along each parameter, and how far it reaches [prior standard deviations].
 SCANNED, REACH = 25, 2.4
-#: A start that is this much behind the best [nats] after ``gauss_newton.PATIENCE`` iterations is given up.
+#: A start that will end this much behind the best [nats] is given up.
 HOPELESS = 30.0
 #: Starts differ by at least this in some parameter [prior standard deviations].
 APART = 0.7
@@ -29,12 +30,15 @@ def find_modes(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray, names: 
 
     ``pilot_u`` (n, d) are draws of the prior and ``pilot`` (n, D) their clean trajectories. No expansion means that nothing fits.
     """
-    starts = _starts(problem, pilot_u, pilot)
-    scouted = fit(problem.clean, problem.target, starts, iterations=SCOUTING) if len(starts) else []
+    # a start that misses by more than any noise must not be held to it: the prior would weigh nothing, and steps end at its edge
+    far = replace(problem, target=replace(problem.target, highest=np.full_like(problem.target.highest, np.inf)))
+    starts = _starts(far, pilot_u, pilot)
+    scouted = fit(problem.clean, far.target, starts, iterations=SCOUTING) if len(starts) else []
     if not scouted:
         return [], np.empty(0)
-    finalists = _distinct(problem, scouted, max)[:FINALISTS]
-    fits = _distinct(problem, fit(problem.clean, problem.target, np.stack([f.u for f in finalists]), iterations=ITERATIONS), min)
+    finalists = _distinct(far, scouted, max)[:FINALISTS]
+    near = _further(far, finalists)
+    fits = _distinct(problem, _further(problem, near), min) if near else []
     if not fits:
         return [], np.empty(0)
     others = _scan(problem, fits[0])
@@ -47,6 +51,12 @@ def find_modes(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray, names: 
     settled = [settle(problem, f) for f in kept]
     moved = [Fit(u, f.errors, f.clean, f.noise, f.merit, f.by_u, f.by_error) for f, (u, _) in zip(kept, settled, strict=True)]
     return expand(problem, moved, [c for _, c in settled], names), shares / shares.sum()
+
+
+def _further(problem: Problem, fits: Sequence[Fit]) -> list[Fit]:
+    """Fits from where others ended, best first."""
+    starts, errors = np.stack([f.u for f in fits]), np.stack([f.errors for f in fits])
+    return fit(problem.clean, problem.target, starts, errors, iterations=ITERATIONS, keep=HOPELESS)
 
 
 def _starts(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray) -> np.ndarray:
