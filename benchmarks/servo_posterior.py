@@ -130,7 +130,8 @@ def main() -> None:
             half = max(count, FEWEST) // 2
             figures = calibration.posterior.attrs
             row = {
-                "seed": seed, "c2st": c2st(exact[:count], drawn) if count >= FEWEST else 1.0, "itself": c2st(exact[:half], exact[half : 2 * half]),
+                "seed": seed, "c2st": c2st(exact[:count], drawn) if count >= FEWEST else 1.0,
+                "itself": c2st(exact[:half], exact[half : 2 * half]),
                 "efficiency": figures["efficiency"], "kl": figures["network_kl"], "simulations": calibration.provenance["simulations"],
                 "seconds": seconds,
             }  # fmt: skip
