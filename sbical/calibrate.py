@@ -39,6 +39,7 @@ def calibrate(
     workers: int = 2,
     method: Method = "local",
     simulations: int | None = None,
+    seconds: float | None = None,
     window: float | None = None,
     seed: int = 0,
     training: Training | None = None,
@@ -52,13 +53,14 @@ def calibrate(
 
     ``method`` "local" looks for the posterior of these recordings only, where it lies: by the explicit likelihood if the simulator
     has one, else by cutting the prior down in two rounds. "amortized" learns the whole prior, so that ``Calibration.infer`` serves
-    other robots. ``simulations``: budget, see ``plan``; by default as many as the method usually needs.
+    other robots. ``simulations`` and ``seconds``: budgets, see ``plan``; by default as many simulations as the method usually needs.
     ``profiler_clock`` leaves MuJoCo's timer on in the workers; results are the same, simulations slower.
 
     Raises the errors of ``plan``, ClusterError, and SimulationError if most simulations fail.
     """
     intended = plan(
-        simulator, prior, recordings, holdout=holdout, method=method, simulations=simulations, window=window, seed=seed, workers=workers,
+        simulator, prior, recordings, holdout=holdout, method=method, simulations=simulations, seconds=seconds, window=window, seed=seed,
+        workers=workers,
     )  # fmt: skip
     return run(intended, client=client, training=training, progress=progress, profiler_clock=profiler_clock)
 
@@ -82,6 +84,7 @@ def run(
             seeds,
             cost=intended.seconds_per_simulation,
             profiler_clock=profiler_clock,
+            limit=intended.limit,
         )
         learned = _learn(runner, intended, training)
         prior_draws = intended.prior.sample(DRAWS, intended.seed + 2)

@@ -96,7 +96,7 @@ def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: in
         components = _train(runner, prior, problem, modes, shares, round(TRAIN * budget), rng, training)
         weighted = weigh(runner, prior, problem, components, round(TRIAL * budget), rng)
         left = (budget - runner.count) / budget
-        if number == ROUNDS or left < TRAIN + 2 * TRIAL + LEAST_FINAL or weighted.importance.efficiency > POOR:
+        if runner.late or number == ROUNDS or left < TRAIN + 2 * TRIAL + LEAST_FINAL or weighted.importance.efficiency > POOR:
             break
         modes, shares = _recentre(problem, components, weighted, prior.names)
     seen = [weighted]
@@ -104,7 +104,7 @@ def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: in
         components = adapt(components, seen, LEAST_SHARE, rng)
         seen.append(weigh(runner, prior, problem, components, round(TRIAL * budget), rng))
         left = (budget - runner.count) / budget
-        if seen[-1].importance.efficiency > GOOD or left < TRIAL + 2 * BATCH:
+        if runner.late or seen[-1].importance.efficiency > GOOD or left < TRIAL + 2 * BATCH:
             break
     batches: list[tuple[Sequence[Component], Weighted]] = []
     while True:
@@ -114,7 +114,7 @@ def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: in
         seen.append(batches[-1][1])
         weighted = pool(batches)
         done = weighted.importance.trustworthy and weighted.importance.size >= DRAWS
-        if len(batches) > 1 and (done or budget - runner.count < BATCH * budget):
+        if len(batches) > 1 and (done or runner.late or budget - runner.count < BATCH * budget):
             return LocalPosterior(tuple(components), weighted, number)
 
 

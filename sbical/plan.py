@@ -24,6 +24,9 @@ Method = Literal["local", "amortized"]
 SIMULATIONS: dict[Method, int] = {"local": 8000, "amortized": 5000}
 #: Where the likelihood is explicit, weighting draws by it takes about as many simulations as learning.
 EXPLICIT = 14_000
+#: What a run takes beside simulating [s]: whatever the budget, and for each simulation (training, weighing, emulating; measured on the
+#: six-parameter servo, one slow core: 28 s for 11,000 simulations, half of it their own).
+FIXED, BESIDE = 4.0, 1e-3
 #: Share of each recording's usable time that is held out where no recording can be spared.
 LAST = 0.25
 #: Fewer simulations than this leave a network nothing to learn from, once the checks have theirs.
@@ -40,7 +43,8 @@ LARGEST_SEED = 2**62
 class Plan:
     """What ``calibrate`` will do. ``str(plan)`` is the text a person reads before spending minutes.
 
-    ``seconds_per_simulation`` is measured on one core; ``notes`` tell what was dropped or looks suspicious.
+    ``seconds_per_simulation`` is measured on one core; ``notes`` tell what was dropped or looks suspicious. ``limit`` [s] is what the
+    user gave it: no batch is begun that could be left out after that time.
     """
 
     simulator: Simulator
@@ -54,6 +58,7 @@ class Plan:
     workers: int
     seconds_per_simulation: float
     notes: tuple[str, ...]
+    limit: float | None = None
 
     @property
     def total(self) -> int:
@@ -79,6 +84,7 @@ class Plan:
             "holdout_by": self.holdout_by,
             "method": self.method,
             "simulations": self.simulations,
+            "seconds": self.limit,
             "seconds_per_simulation": self.seconds_per_simulation,
             "expected_seconds": self.seconds,
             "notes": list(self.notes),
@@ -107,6 +113,7 @@ def plan(
     holdout: Sequence[str | Path | Recording] | None = None,
     method: Method = "local",
     simulations: int | None = None,
+    seconds: float | None = None,
     window: float | None = None,
     seed: int = 0,
     workers: int = 2,
@@ -116,7 +123,8 @@ def plan(
     ``holdout``: recordings that judge the result and tune nothing, by name, path or object; by default the last one of three
     or more, else the last quarter of each recording's usable time. ``window`` [s] cuts recordings into windows restarted
     from the measured state (default: what the simulator says, or whole stretches). ``seed`` decides every random choice.
-    ``simulations`` of the calibration windows that may be spent (default: what ``method`` usually needs).
+    ``simulations`` of the calibration windows that may be spent (default: what ``method`` usually needs), fewer if ``seconds`` [s] of the
+    whole run do not suffice for them by the time that a few took; then the result depends on how fast the machine is.
 
     Raises ExperimentError, RecordingError, PriorError or SimulatorError for inputs that do not fit together.
     """
@@ -142,7 +150,24 @@ def plan(
     cost = _time(simulator, fitted, experiment, seed)
     if simulations is None:
         simulations = EXPLICIT if method == "local" and not simulator.latent else SIMULATIONS[method]
-    return Plan(simulator, fitted, experiment, judged, by, method, simulations, seed, workers, cost, tuple(notes))
+    if seconds is not None:
+        afforded = _afforded(seconds, cost / workers)
+        if afforded < simulations:
+            notes.append(f"{seconds:g} s suffice for {afforded} simulations instead of {simulations}")
+            simulations = afforded
+    return Plan(simulator, fitted, experiment, judged, by, method, simulations, seed, workers, cost, tuple(notes), seconds)
+
+
+def _afforded(seconds: float, cost: float) -> int:
+    """Simulations of ``cost`` [s] each that fit into the time of a run."""
+    afforded = int((seconds - FIXED) / (cost + BESIDE)) if 0 < seconds < np.inf else 0
+    if afforded < FEWEST:
+        least = FIXED + FEWEST * (cost + BESIDE)
+        raise ExperimentError(
+            f"seconds = {seconds:g}; a run needs at least {FEWEST} simulations, about {np.ceil(least):.0f} s here: give more time, more "
+            "workers, or shorter recordings"
+        )
+    return afforded
 
 
 def _check_numbers(simulations: int, workers: int, seed: int) -> None:

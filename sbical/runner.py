@@ -22,14 +22,20 @@ class Runner:
 
     def __init__(
         self, simulator: Simulator, client: Client, progress: Progress, seed: np.random.SeedSequence, *, cost: float,
-        profiler_clock: bool = False,
+        profiler_clock: bool = False, limit: float | None = None,
     ) -> None:  # fmt: skip
         self.simulator, self.client, self.progress, self.clock = simulator, client, progress, profiler_clock
         self.seed, self.cost = seed, cost
+        self.until = np.inf if limit is None else time.perf_counter() + limit
         self.spent: dict[str, float] = {}
         self.count = 0
         self.failed = 0
         self.failures: dict[str, int] = {}
+
+    @property
+    def late(self) -> bool:
+        """Whether the time that the user gave is over: what is not needed is left out."""
+        return time.perf_counter() > self.until
 
     def simulate(
         self, stage: str, theta: np.ndarray, experiment: Experiment, *, summary: Summarise | None = None, noise: bool = True,

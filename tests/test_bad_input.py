@@ -411,6 +411,8 @@ CASES: dict[str, Case] = {
     "simulations too few": Case(
         "simulations = 50; a network needs at least 1000, and a useful posterior some thousands", f"{CALIBRATE} --simulations 50"
     ),
+    "seconds too few": Case(("seconds = 1; a run needs at least 1000 simulations, about ",), f"{CALIBRATE} --seconds 1"),
+    "seconds nan": Case(("seconds = nan; a run needs at least 1000 simulations",), f"{CALIBRATE} --seconds nan"),
     "simulations too many": Case(("simulations = 10000000000; give at most 10,000,000",), f"{CALIBRATE} --simulations 10000000000"),
     "window nan": Case("window = nan s; give a positive length, or leave it out", f"{CALIBRATE} --window nan"),
     "window negative": Case("window = -1 s; give a positive length, or leave it out", f"{CALIBRATE} --window -1"),

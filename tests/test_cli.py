@@ -112,6 +112,8 @@ def test_calibrate_passes_everything_on_and_ends_with_the_results(
         "amortized",
         "--simulations",
         "500",
+        "--seconds",
+        "90",
         "--window",
         "0.5",
     ]
@@ -119,12 +121,13 @@ def test_calibrate_passes_everything_on_and_ends_with_the_results(
     out = capsys.readouterr().out
     assert code == 0
     assert asked["recordings"] == [Path(e).stem for e in EXAMPLES]
-    assert {k: asked[k] for k in ("prior", "seed", "workers", "method", "simulations", "window", "client", "holdout")} == {
+    assert {k: asked[k] for k in ("prior", "seed", "workers", "method", "simulations", "seconds", "window", "client", "holdout")} == {
         "prior": "prior hobby_servo",
         "seed": 3,
         "workers": 1,
         "method": "amortized",
         "simulations": 500,
+        "seconds": 90.0,
         "window": 0.5,
         "client": "tcp://x:1",
         "holdout": None,
@@ -397,5 +400,5 @@ def test_defaults_are_those_of_the_python_api() -> None:
 
     signature = inspect.signature(calibrate).parameters
     fields = {f.name: f.default for f in dataclasses.fields(Inputs)}
-    for name in ("simulations", "window", "workers", "seed"):
+    for name in ("simulations", "seconds", "window", "workers", "seed"):
         assert fields[name] == signature[name].default

@@ -50,6 +50,7 @@ class Toy:
 
     simulator: Simulator
     count: int = 0
+    late: bool = False
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
 
     def simulate(

@@ -43,6 +43,8 @@ class Inputs:
     """local: the sharpest posterior of these recordings. amortized: an estimator that "sbical infer" can use for other robots too."""
     simulations: Annotated[int | None, values.number("--simulations", int, 8000), arg(metavar="INT", help_behavior_hint="")] = None
     """Simulations to spend; more give a sharper posterior and take proportionally longer. Default: what the method usually needs."""
+    seconds: Annotated[float | None, values.number("--seconds", float, 60), arg(metavar="SECONDS", help_behavior_hint="")] = None
+    """Time that the run may take [s], roughly: fewer simulations where it does not suffice. Default: no limit."""
     window: Annotated[float | None, values.number("--window", float, 0.5), arg(metavar="SECONDS", help_behavior_hint="")] = None
     """Cut recordings into windows of this length [s], each restarted from the measured state. Default: simulator.toml's, else whole."""
     workers: Annotated[int, values.number("--workers", int, 2)] = 2
@@ -126,6 +128,7 @@ class Calibrate(Inputs):
             workers=self.workers,
             method=self.method,
             simulations=self.simulations,
+            seconds=self.seconds,
             window=self.window,
             seed=self.seed,
             progress=RichProgress(),
@@ -154,6 +157,7 @@ class Plan(Inputs):
             holdout=holdout,
             method=self.method,
             simulations=self.simulations,
+            seconds=self.seconds,
             window=self.window,
             seed=self.seed,
             workers=self.workers,
