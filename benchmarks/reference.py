@@ -11,6 +11,10 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import logsumexp
 
+#: At the last temperature particles move until no mean shifts by more than this from block to block [standard errors], twice in a row:
+#: means that have settled seldom do. At most so many blocks.
+SETTLED, MOST_BLOCKS = 3.2, 30
+
 #: Log likelihood (n,) of points (n, d) whose prior is standard normal.
 LogLikelihood = Callable[[np.ndarray], np.ndarray]
 
@@ -20,7 +24,9 @@ def sample(
 ) -> tuple[np.ndarray, float]:
     """Draws (particles, d) of the posterior, and the log evidence that the tempering gives.
 
-    ``moves`` Metropolis steps at every temperature, ``final`` ones at the last.
+    ``moves`` Metropolis steps at every temperature, blocks of ``final`` ones at the last.
+
+    Raises RuntimeError if the particles do not settle.
     """
     x = rng.standard_normal((particles, d))
     value, temperature, evidence = log_likelihood(x), 0.0, 0.0
@@ -33,9 +39,17 @@ def sample(
         edges = np.cumsum(weight)
         rows = np.minimum(np.searchsorted(edges, (np.arange(particles) + rng.uniform()) / particles * edges[-1]), particles - 1)
         x, value = x[rows], value[rows]
-        for _ in range(moves if temperature < 1 else final):
+        for _ in range(moves):
             x, value = _move(log_likelihood, x, value, temperature, rng)
-    return x, evidence
+    calm = 0
+    for _ in range(MOST_BLOCKS):
+        before = x.mean(0)
+        for _ in range(final):
+            x, value = _move(log_likelihood, x, value, 1.0, rng)
+        calm = calm + 1 if (np.abs(x.mean(0) - before) < SETTLED * x.std(0) / np.sqrt(particles)).all() else 0
+        if calm == 2:
+            return x, evidence
+    raise RuntimeError(f"{MOST_BLOCKS} blocks of {final} moves did not settle the particles; give more particles or moves")
 
 
 def _next(value: np.ndarray, most: float) -> float:

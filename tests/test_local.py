@@ -35,12 +35,18 @@ family = "sensor_noise"
 target = "velocity"
 std = "hum"
 """
-MEDIANS, SPREAD = (0.02, 0.003, 0.03), 0.7
+LIMITED = """
+[effects.limit]
+family = "force_limit"
+target = "motor"
+limit = "limit"
+"""
+MEDIANS, SPREAD = (0.02, 0.003, 0.03, 5.0), 0.7
 PRIOR = {
     name: f'[{name}]\ndistribution = "LogNormal"\nloc = {np.log(median)}\nscale = {SPREAD}\nunit = "{unit}"\nsource = "made up"'
-    for name, median, unit in zip(("viscous", "grain", "hum"), MEDIANS, ("N m s/rad", "rad", "rad/s"), strict=True)
+    for name, median, unit in zip(("viscous", "grain", "hum", "limit"), MEDIANS, ("N m s/rad", "rad", "rad/s", "N m"), strict=True)
 }
-TRUTH = {"viscous": 0.012, "grain": 0.002, "hum": 0.05}
+TRUTH = {"viscous": 0.012, "grain": 0.002, "hum": 0.05, "limit": 3.0}
 
 
 @dataclass(frozen=True)
@@ -67,14 +73,14 @@ def make_robot(
     make_simulator: Callable[[str, str], Simulator], make_experiment: Callable[..., Experiment],
     make_recording: Callable[..., Recording], pendulum_xml: str, tmp_path_factory: pytest.TempPathFactory,
 ) -> MakeRobot:  # fmt: skip
-    """A robot, its prior, and 3 s of it under a known torque and the true parameters."""
+    """A robot, its prior, and 3 s of it under a known torque, ``drive`` [N m] high, and the true parameters."""
 
-    def make(toml: str, start: tuple[float, float], xml: str = pendulum_xml) -> Robot:
+    def make(toml: str, start: tuple[float, float], xml: str = pendulum_xml, drive: float = 0.2) -> Robot:
         simulator = make_simulator(toml, xml)
         path = tmp_path_factory.mktemp("prior") / "prior.toml"
         path.write_text("\n".join(PRIOR[name] for name in simulator.parameters.names))
         time = np.arange(0.0, 3.0, 0.01)
-        torque = 0.2 * np.sin(5 * time)
+        torque = drive * np.sin(5 * time)
         experiment = make_experiment(simulator, seconds=(3.0,), time=time, command=HeldSignal(time, torque), start=start)
         theta = np.array([[TRUTH[name] for name in simulator.parameters.names]])
         with simulating():
@@ -222,6 +228,52 @@ def test_only_the_noise_is_unknown(make_robot: MakeRobot, client: Client, pendul
     assert robot.simulator.parameters.names == ("grain", "hum")
     found = robot.calibrate(client, 1000)
     assert robot.within(found), found.table()
+
+
+def as_the_prior(found: sbical.Calibration, name: str) -> bool:
+    """Whether a parameter came out as wide as its prior, and in its middle."""
+    k = found.prior.names.index(name)
+    score = (np.log(found.posterior.draws[:, k]) - np.log(MEDIANS[list(PRIOR).index(name)])) / SPREAD
+    return abs(score.mean()) < 0.15 and abs(score.std() - 1) < 0.15
+
+
+@pytest.mark.slow
+def test_a_parameter_without_effect_stays_as_the_prior_has_it(
+    make_robot: MakeRobot, client: Client, pendulum_toml: str, pendulum_xml: str
+) -> None:
+    """No torque comes near the limit."""
+    xml = pendulum_xml.replace("<motor ", '<motor forcerange="-9 9" ')
+    robot = make_robot(pendulum_toml + NOISY + LIMITED, (0.2, 0.0), xml)
+    found = robot.calibrate(client, 1500)
+    assert as_the_prior(found, "limit"), found.table()
+    assert robot.within(found), found.table()
+    contraction = next(f for f in found.verdict.checks if f.name == "contraction")
+    assert contraction.status == "warn"
+    assert "limit" in contraction.figure
+
+
+@pytest.mark.slow
+def test_a_robot_that_does_not_move_teaches_its_noise_only(make_robot: MakeRobot, client: Client, pendulum_toml: str) -> None:
+    """It hangs still, whatever the friction; only what its start may be off would show some."""
+    robot = make_robot(pendulum_toml + NOISY, (0.0, 0.0), drive=0.0)
+    found = robot.calibrate(client, 1500)
+    assert found.posterior.summary()[0].contraction < 0.3, found.table()
+    assert robot.within(found), found.table()
+
+
+@pytest.mark.slow
+def test_noise_at_its_bound_is_found_there(make_robot: MakeRobot, client: Client, pendulum_toml: str, tmp_path: Path) -> None:
+    """The prior of one noise ends above the truth."""
+    robot = make_robot(pendulum_toml + NOISY, (0.2, 0.0))
+    bounded = 'distribution = "Uniform"\nlow = 0.0025\nhigh = 0.01\nunit = "rad"\nsource = "made up"'
+    (tmp_path / "prior.toml").write_text("\n".join([PRIOR["viscous"], f"[grain]\n{bounded}", PRIOR["hum"]]))
+    found = replace(robot, prior=sbical.load_prior(tmp_path / "prior.toml")).calibrate(client, 1500)
+    grain = found.posterior.draws[:, found.prior.names.index("grain")]
+    assert 0.0025 < grain.min() < np.median(grain) < 0.0027
+    edges = next(f for f in found.verdict.checks if f.name == "prior_edges")
+    assert edges.status != "pass"
+    assert "grain" in edges.figure
+    assert np.isfinite(found.posterior.attrs["log_evidence"])
 
 
 @pytest.mark.slow
