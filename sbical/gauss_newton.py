@@ -75,26 +75,31 @@ class Fit:
 
 
 def derivatives(
-    clean: Clean, target: Target, u: np.ndarray, errors: np.ndarray, steps: np.ndarray | None = None
+    clean: Clean, target: Target, u: np.ndarray, errors: np.ndarray, steps: np.ndarray | None = None, at: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
     """(n, D, p) by parameters and (n, D, q) by initial errors, central differences at u (n, d) and errors (n, windows, k).
 
-    ``steps`` (n, p) in u, see ``resolved``; by default the longest.
+    ``steps`` (n, p) in u, see ``resolved``; by default the longest. Where the trajectories ``at`` these points (n, D) are given,
+    differences are one-sided: half as many simulations, and good enough for a step that is tried before it is taken.
     """
     p, q = len(target.motion), len(target.errors)
     if not p + q:
         return np.empty((len(u), len(target.observed), 0)), np.empty((len(u), len(target.observed), 0))
-    points_u, points_e = np.repeat(u[:, None], 2 * (p + q), 1), np.repeat(errors[:, None], 2 * (p + q), 1)
+    sides = (1.0,) if at is not None else (1.0, -1.0)
+    count = len(sides) * (p + q)
+    points_u, points_e = np.repeat(u[:, None], count, 1), np.repeat(errors[:, None], count, 1)
     along = np.tile(LONGEST_STEP * target.spread[target.motion], (len(u), 1)) if steps is None else steps
-    for sign, first in ((1.0, 0), (-1.0, p + q)):
+    for k, sign in enumerate(sides):
+        first = k * (p + q)
         for j, column in enumerate(target.motion):
             points_u[:, first + j, column] += sign * along[:, j]
         for j, column in enumerate(target.errors):
             # windows do not see each other's errors, so all of them move at once
             points_e[:, first + p + j, :, column] += sign * LONGEST_STEP
-    values = clean(points_u.reshape(-1, u.shape[1]), points_e.reshape(-1, *errors.shape[1:])).reshape(len(u), 2, p + q, -1)
-    lengths = np.concatenate([along, np.full((len(u), q), LONGEST_STEP)], 1)
-    slope = np.moveaxis((values[:, 0] - values[:, 1]) / (2 * lengths[..., None]), 1, 2)
+    values = clean(points_u.reshape(-1, u.shape[1]), points_e.reshape(-1, *errors.shape[1:])).reshape(len(u), len(sides), p + q, -1)
+    lengths = np.concatenate([along, np.full((len(u), q), LONGEST_STEP)], 1)[..., None]
+    change = values[:, 0] - at[:, None] if at is not None else (values[:, 0] - values[:, 1]) / 2
+    slope = np.moveaxis(change / lengths, 1, 2)
     by_u, by_error = slope[..., :p], slope[..., p:]
     return by_u, by_error
 
@@ -108,12 +113,12 @@ def resolved(target: Target, by_u: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 def fit(
     clean: Clean, target: Target, starts: np.ndarray, errors: np.ndarray | None = None, *, iterations: int = 30, keep: float = np.inf,
-    known: float = np.inf,
+    known: float = np.inf, roughly: bool = False,
 ) -> list[Fit]:  # fmt: skip
     """Fits from several starts (s, d) with initial errors (s, windows, k), by default none, best first.
 
     After ``PATIENCE`` iterations a start is given up that would, gaining as much in every iteration left as in the last, end ``keep``
-    nats behind the best one, or behind a ``known`` one.
+    nats behind the best one, or behind a ``known`` one. ``roughly``: by one-sided differences; those of the fits are central.
     """
     first_errors = np.zeros((len(starts), target.windows, target.widths)) if errors is None else errors
     states = [_State(u, e) for u, e in zip(starts, first_errors, strict=True)]
@@ -125,7 +130,7 @@ def fit(
         active = [s for s in states if not s.done]
         if not active:
             break
-        _iterate(clean, target, active)
+        _iterate(clean, target, active, roughly)
         best = min([known, *(s.merit for s in states)])
         for s in active:
             s.done |= number + 1 >= PATIENCE and s.merit - s.gained * (iterations - number - 1) > best + keep
@@ -134,7 +139,7 @@ def fit(
     kept = sorted((s for s in states if s.merit <= best + keep), key=lambda s: s.merit)
     if not kept:
         return []
-    by_u, by_error = _derivatives(clean, target, kept)
+    by_u, by_error = _derivatives(clean, target, kept, roughly=False)
     return [
         Fit(s.u, s.errors, s.clean, s.noise, s.merit, np.nan_to_num(a), np.nan_to_num(b))
         for s, a, b in zip(kept, by_u, by_error, strict=True)
@@ -169,17 +174,18 @@ def merit(target: Target, u: np.ndarray, errors: np.ndarray, clean: np.ndarray) 
     return float(value), noise
 
 
-def _derivatives(clean: Clean, target: Target, states: list[_State]) -> tuple[np.ndarray, np.ndarray]:
+def _derivatives(clean: Clean, target: Target, states: list[_State], roughly: bool) -> tuple[np.ndarray, np.ndarray]:
     longest = LONGEST_STEP * target.spread[target.motion]
     steps = np.stack([longest if s.steps is None else s.steps for s in states])
-    return derivatives(clean, target, np.stack([s.u for s in states]), np.stack([s.errors for s in states]), steps)
+    at = np.stack([s.clean for s in states]) if roughly else None
+    return derivatives(clean, target, np.stack([s.u for s in states]), np.stack([s.errors for s in states]), steps, at)
 
 
-def _iterate(clean: Clean, target: Target, states: list[_State]) -> None:
+def _iterate(clean: Clean, target: Target, states: list[_State], roughly: bool) -> None:
     """One damped step of every state: derivatives where it moved, then its trial steps, each in one batch."""
     moved = [s for s in states if s.by_u is None]
     if moved:
-        by_u, by_error = _derivatives(clean, target, moved)
+        by_u, by_error = _derivatives(clean, target, moved, roughly)
         for s, a, b in zip(moved, by_u, by_error, strict=True):
             slope = np.nan_to_num(a)
             s.by_u, s.by_error, s.steps = slope, np.nan_to_num(b), resolved(target, slope, s.noise)

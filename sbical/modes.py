@@ -33,17 +33,17 @@ def find_modes(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray, names: 
     # a start that misses by more than any noise must not be held to it: the prior would weigh nothing, and steps end at its edge
     far = replace(problem, target=replace(problem.target, highest=np.full_like(problem.target.highest, np.inf)))
     starts = _starts(far, pilot_u, pilot)
-    scouted = fit(problem.clean, far.target, starts, iterations=SCOUTING) if len(starts) else []
+    scouted = fit(problem.clean, far.target, starts, iterations=SCOUTING, roughly=True) if len(starts) else []
     if not scouted:
         return [], np.empty(0)
     finalists = _distinct(far, scouted, max)[:FINALISTS]
-    near = _further(far, finalists)
-    fits = _distinct(problem, _further(problem, near), min) if near else []
+    near = _further(far, finalists, roughly=True)
+    fits = _distinct(problem, _further(problem, near, roughly=False), min) if near else []
     if not fits:
         return [], np.empty(0)
     others = _scan(problem, fits[0])
     if len(others):
-        found = fit(problem.clean, problem.target, others, iterations=ITERATIONS, keep=HOPELESS, known=fits[0].merit)
+        found = fit(problem.clean, problem.target, others, iterations=ITERATIONS, keep=HOPELESS, known=fits[0].merit, roughly=True)
         fits = _distinct(problem, sorted([*fits, *found], key=lambda f: f.merit), min)
     evidence = np.array([_log_evidence(problem, f) for f in fits])
     kept = [f for f, e in zip(fits, evidence, strict=True) if e > evidence.max() - NEGLIGIBLE]
@@ -53,10 +53,10 @@ def find_modes(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray, names: 
     return expand(problem, moved, [c for _, c in settled], names), shares / shares.sum()
 
 
-def _further(problem: Problem, fits: Sequence[Fit]) -> list[Fit]:
+def _further(problem: Problem, fits: Sequence[Fit], *, roughly: bool) -> list[Fit]:
     """Fits from where others ended, best first."""
     starts, errors = np.stack([f.u for f in fits]), np.stack([f.errors for f in fits])
-    return fit(problem.clean, problem.target, starts, errors, iterations=ITERATIONS, keep=HOPELESS)
+    return fit(problem.clean, problem.target, starts, errors, iterations=ITERATIONS, keep=HOPELESS, roughly=roughly)
 
 
 def _starts(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray) -> np.ndarray:
