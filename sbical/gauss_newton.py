@@ -19,8 +19,9 @@ SHORTEST, LONGEST_STEP = 1e-6, 1e-3
 #: Trial dampings of one iteration, relative to the present one: one batch of simulations serves them all.
 TRIALS = (0.03, 0.3, 3.0)
 #: A step moves no parameter further than this [prior standard deviations]: far from the recording the trajectories bend, and a longer
-#: step runs into the edge of the prior, where nothing moves any more.
-LONGEST = 1.0
+#: step runs into the edge of the prior, where nothing moves any more. Where it would, the prior counts so many times more, again and again,
+#: which holds back what is hardly known and not what is.
+LONGEST, FIRMER = 1.0, 4.0
 #: Iterations in a row without any gain that end a start; damping rises thirtyfold each time.
 MOST_FAILURES = 3
 #: Iterations before a start that is too far behind is given up.
@@ -118,7 +119,7 @@ def fit(
     """Fits from several starts (s, d) with initial errors (s, windows, k), by default none, best first.
 
     After ``PATIENCE`` iterations a start is given up that would, gaining as much in every iteration left as in the last, end ``keep``
-    nats behind the best one, or behind a ``known`` one. ``roughly``: by one-sided differences; those of the fits are central.
+    nats behind the best one, or behind a ``known`` one. ``roughly``: by one-sided differences.
     """
     first_errors = np.zeros((len(starts), target.windows, target.widths)) if errors is None else errors
     states = [_State(u, e) for u, e in zip(starts, first_errors, strict=True)]
@@ -139,7 +140,7 @@ def fit(
     kept = sorted((s for s in states if s.merit <= best + keep), key=lambda s: s.merit)
     if not kept:
         return []
-    by_u, by_error = _derivatives(clean, target, kept, roughly=False)
+    by_u, by_error = _derivatives(clean, target, kept, roughly)
     return [
         Fit(s.u, s.errors, s.clean, s.noise, s.merit, np.nan_to_num(a), np.nan_to_num(b))
         for s, a, b in zip(kept, by_u, by_error, strict=True)
@@ -264,8 +265,11 @@ class Normal:
         np.add.at(right_e, self.target.window, weighted)
         right_u = self.by_u.T @ residual + pull_u
         inverse = np.linalg.inv(self.inner)
-        move_u = np.linalg.solve(self.schur, right_u - np.einsum("wpq,wqr,wr->p", self.cross, inverse, right_e))
-        move_u *= min(1.0, LONGEST / max(float(np.abs(move_u / self.target.spread[self.target.motion]).max(initial=0.0)), 1e-12))
+        right = right_u - np.einsum("wpq,wqr,wr->p", self.cross, inverse, right_e)
+        move_u, spread, firm = np.linalg.solve(self.schur, right), self.target.spread[self.target.motion], 1.0
+        while np.abs(move_u / spread).max(initial=0.0) > LONGEST:
+            firm *= FIRMER
+            move_u = np.linalg.solve(self.schur + np.diag((firm - 1) * spread**-2.0), right)
         # errors answer to the step that is taken
         move_e = np.einsum("wqr,wr->wq", inverse, right_e - np.einsum("wpq,p->wq", self.cross, move_u))
         return move_u, move_e

@@ -15,7 +15,7 @@ import numpy as np
 from sbical import chart
 from sbical.adaptation import FEWEST, adapt
 from sbical.errors import SimulationError
-from sbical.expansion import Expansion, Problem, expand, refit, target_of
+from sbical.expansion import Expansion, Problem, expand, refit, sensitivity, target_of
 from sbical.experiment import Experiment
 from sbical.local_estimator import LocalEstimator, Part
 from sbical.modes import find_modes
@@ -155,7 +155,9 @@ def _train(
         ok = simulated.ok
         with runner.timed("training"):
             trained = chart.fit(u[ok], simulated.x[ok], mode.box.mode_u, mode.box.factor, seed=int(rng.integers(2**62)), training=training)
-        out.append(Component(mode, simulated, trained, mode.summary.row(observed), float(share)))
+        with runner.timed("likelihood"):
+            starts = sensitivity(problem, mode)
+        out.append(Component(mode, simulated, trained, mode.summary.row(observed), float(share), starts))
     return out
 
 

@@ -10,9 +10,13 @@ import numpy as np
 from sbical.expansion import Expansion, Problem, expand, settle
 from sbical.gauss_newton import Fit, Normal, fit, merit
 
-#: Starts that are followed for a few iterations, and how many of these to the end.
+#: Starts that are followed, and how many of these to the end.
 STARTS, FINALISTS = 8, 4
-SCOUTING, ITERATIONS = 5, 25
+#: Noise of every channel, at least, while starts are followed for some iterations each [standard deviations of its motion]. Fitted by what
+#: is left of each channel from the beginning, a channel that is met early outweighs the others, and nothing else moves any more.
+FLOORS, SCOUTING = (0.1, 0.03, 0.01, 0.003, 0.001), 4
+#: Iterations of a fit, how often one is taken up again that did not stop at rest, and what it must have gained for that [nats].
+ITERATIONS, AGAIN, GAINED = 25, 4, 0.1
 #: Points of the scan along each parameter, and how far it reaches [prior standard deviations].
 SCANNED, REACH = 25, 2.4
 #: A start that will end this much behind the best [nats] is given up.
@@ -30,21 +34,13 @@ def find_modes(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray, names: 
 
     ``pilot_u`` (n, d) are draws of the prior and ``pilot`` (n, D) their clean trajectories. No expansion means that nothing fits.
     """
-    # a start that misses by more than any noise must not be held to it: the prior would weigh nothing, and steps end at its edge
-    far = replace(problem, target=replace(problem.target, highest=np.full_like(problem.target.highest, np.inf)))
-    starts = _starts(far, pilot_u, pilot)
-    scouted = fit(problem.clean, far.target, starts, iterations=SCOUTING, roughly=True) if len(starts) else []
-    if not scouted:
-        return [], np.empty(0)
-    finalists = _distinct(far, scouted, max)[:FINALISTS]
-    near = _further(far, finalists, roughly=True)
-    fits = _distinct(problem, _further(problem, near, roughly=False), min) if near else []
+    fits = _finished(problem, _followed(problem, pilot_u, pilot))
     if not fits:
         return [], np.empty(0)
     others = _scan(problem, fits[0])
     if len(others):
         found = fit(problem.clean, problem.target, others, iterations=ITERATIONS, keep=HOPELESS, known=fits[0].merit, roughly=True)
-        fits = _distinct(problem, sorted([*fits, *found], key=lambda f: f.merit), min)
+        fits = _distinct(problem, sorted([*fits, *_finished(problem, found)], key=lambda f: f.merit), min)
     evidence = np.array([_log_evidence(problem, f) for f in fits])
     kept = [f for f, e in zip(fits, evidence, strict=True) if e > evidence.max() - NEGLIGIBLE]
     shares = np.exp(evidence[evidence > evidence.max() - NEGLIGIBLE] - evidence.max())
@@ -53,10 +49,38 @@ def find_modes(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray, names: 
     return expand(problem, moved, [c for _, c in settled], names), shares / shares.sum()
 
 
-def _further(problem: Problem, fits: Sequence[Fit], *, roughly: bool) -> list[Fit]:
-    """Fits from where others ended, best first."""
-    starts, errors = np.stack([f.u for f in fits]), np.stack([f.errors for f in fits])
-    return fit(problem.clean, problem.target, starts, errors, iterations=ITERATIONS, keep=HOPELESS, roughly=roughly)
+def _followed(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray) -> list[Fit]:
+    """Starts from the pilot, followed while what is asked of them gets finer; those left that differ, best first."""
+    target = problem.target
+    size = np.array([np.std(target.observed[target.channel == c]) for c in range(len(target.highest))])
+
+    def coarse(floor: float) -> Problem:
+        # a start that misses by more than any noise must not be held to it: the prior would weigh nothing, and steps end at its edge
+        lowest = np.maximum(target.lowest, floor * size)
+        return replace(problem, target=replace(target, lowest=lowest, highest=np.full_like(target.highest, np.inf)))
+
+    points = _starts(coarse(FLOORS[0]), pilot_u, pilot)
+    errors: np.ndarray | None = None
+    fits: list[Fit] = []
+    for floor in FLOORS if len(points) else ():
+        at = coarse(floor)
+        fits = _distinct(at, fit(at.clean, at.target, points, errors, iterations=SCOUTING, roughly=True), max)[:FINALISTS]
+        if not fits:
+            return []
+        points, errors = np.stack([f.u for f in fits]), np.stack([f.errors for f in fits])
+    return fit(problem.clean, coarse(0.0).target, points, errors, iterations=ITERATIONS, keep=HOPELESS, roughly=True) if fits else []
+
+
+def _finished(problem: Problem, fits: list[Fit]) -> list[Fit]:
+    """Fits at rest and distinct, best first."""
+    for _ in range(AGAIN if fits else 0):
+        before = fits[0].merit
+        points, errors = np.stack([f.u for f in fits]), np.stack([f.errors for f in fits])
+        found = fit(problem.clean, problem.target, points, errors, iterations=ITERATIONS, keep=HOPELESS)
+        fits = _distinct(problem, found, min)
+        if not fits or fits[0].merit > before - GAINED:
+            break
+    return fits
 
 
 def _starts(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray) -> np.ndarray:

@@ -6,7 +6,7 @@ have been seen is up to ``sbical.adaptation``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -17,9 +17,10 @@ from sklearn.mixture import GaussianMixture
 
 from sbical.chart import ChartedEstimator
 from sbical.emulator import Emulator
-from sbical.expansion import Expansion, Problem, sensitivity
+from sbical.expansion import Expansion, Problem
 from sbical.fanout import SimulationSet
 from sbical.importance import Importance
+from sbical.noise import Sensitivity
 from sbical.prior import Prior
 from sbical.runner import Runner
 
@@ -49,7 +50,8 @@ class Sieve:
 
 @dataclass(frozen=True, eq=False)
 class Component:
-    """A mode with what was simulated there, its trained estimator, the recordings' summary x_o (k,), and its share of draws.
+    """A mode with what was simulated there, its trained estimator, the recordings' summary x_o (k,), its share of draws, and what
+    errors of the ``starts`` do there, see ``expansion.sensitivity``.
 
     Once weights have been seen: a ``mixture`` in the mode's whitened coordinates, and ``moments``, mean (d,) and covariance (d, d); with
     ``sieve``, draws that the emulated posterior holds for unlikely are turned down.
@@ -60,6 +62,7 @@ class Component:
     estimator: ChartedEstimator
     x_o: np.ndarray
     share: float
+    starts: Callable[[np.ndarray], Sensitivity]
     mixture: GaussianMixture | None = None
     moments: tuple[np.ndarray, np.ndarray] | None = None
     sieve: Sieve | None = None
@@ -179,7 +182,6 @@ def _log_target(
         for i, c in enumerate(components):
             mine = np.flatnonzero(origin == i)
             if len(mine):
-                bent = sensitivity(problem, c.at)(u[mine])
                 values = [v[mine].astype(np.float64) for v in found.values]
-                out[mine] += problem.noise.log_marginal(values, theta[mine], errors[mine][..., problem.target.errors], bent)
+                out[mine] += problem.noise.log_marginal(values, theta[mine], errors[mine][..., problem.target.errors], c.starts(u[mine]))
     return out
