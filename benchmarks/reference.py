@@ -11,9 +11,9 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import logsumexp
 
-#: At the last temperature particles move until no mean shifts by more than this from block to block [standard errors], twice in a row:
+#: At the last temperature particles move until no mean shifts by more than this from block to block [standard errors], so often in a row:
 #: means that have settled seldom do. At most so many blocks.
-SETTLED, MOST_BLOCKS = 3.2, 30
+SETTLED, CALM, MOST_BLOCKS = 3.2, 3, 30
 
 #: Log likelihood (n,) of points (n, d) whose prior is standard normal.
 LogLikelihood = Callable[[np.ndarray], np.ndarray]
@@ -47,7 +47,7 @@ def sample(
         for _ in range(final):
             x, value = _move(log_likelihood, x, value, 1.0, rng)
         calm = calm + 1 if (np.abs(x.mean(0) - before) < SETTLED * x.std(0) / np.sqrt(particles)).all() else 0
-        if calm == 2:
+        if calm == CALM:
             return x, evidence
     raise RuntimeError(f"{MOST_BLOCKS} blocks of {final} moves did not settle the particles; give more particles or moves")
 
