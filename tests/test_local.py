@@ -145,9 +145,9 @@ def test_the_posterior_is_the_exact_one(robot: Robot, found: sbical.Calibration)
             made_up = np.einsum("nk,nk->n", pull, np.linalg.solve(inner, pull[..., None])[..., 0])
             square = (residual**2 / stds**2).sum((1, 2)) - made_up
             log_p[:, i, j] = -0.5 * (square + np.linalg.slogdet(inner)[1]) - len(observed) * np.log(stds).sum()
-    for k, median in enumerate(MEDIANS):
+    for k, (axis, median) in enumerate(zip(axes, MEDIANS, strict=False)):
         shape = [-1 if i == k else 1 for i in range(3)]
-        log_p += (norm.logpdf(np.log(axes[k] / median), 0, SPREAD) - np.log(axes[k])).reshape(shape)
+        log_p += (norm.logpdf(np.log(axis / median), 0, SPREAD) - np.log(axis)).reshape(shape)
     density = np.exp(log_p - log_p.max())
     cells = np.log([a[1] - a[0] for a in axes]).sum() - 0.5 * observed.size * np.log(2 * np.pi)
     figures = next(f for f in found.verdict.checks if f.name == "correction").values
