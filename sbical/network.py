@@ -16,8 +16,9 @@ from sbi.neural_nets.estimators.base import ConditionalDensityEstimator
 from torch import Tensor, nn
 from torch.nn import functional
 
-#: Log scales are kept within +- this: e^-9 of a standard deviation is narrower than any simulation resolves.
-_LOG_SCALE = 9.0
+#: Log scales are kept between these: e^-9 of a standard deviation is narrower than any simulation resolves, and e^3 wider than any posterior.
+#: Without the upper one a summary unlike all of training widens each parameter by the one before, until draws overflow.
+_NARROWEST, _WIDEST = -9.0, 3.0
 #: Layers of each parameter's own network between the one that takes the inputs and the one that gives the mixture.
 _HIDDEN = 2
 
@@ -94,8 +95,8 @@ class AutoregressiveMixture(ConditionalDensityEstimator):
         out = torch.baddbmm(self.output_bias[which], a, self.output[which]).transpose(0, 1)
         logits, centres, log_scales, both = out.split([self.components] * 3 + [2], -1)
         location = both[..., 0] + linear[:, which] + z @ (self.linear_inputs[:, which] * seen)
-        width = both[..., 1:]
-        return logits, location.unsqueeze(-1) + torch.exp(width) * centres, (width + log_scales).clamp(-_LOG_SCALE, _LOG_SCALE)
+        width = both[..., 1:].clamp(_NARROWEST, _WIDEST)
+        return logits, location.unsqueeze(-1) + torch.exp(width) * centres, (width + log_scales).clamp(_NARROWEST, _WIDEST)
 
 
 def _uniform(*shape: int, fan_in: int | None = None) -> Tensor:

@@ -35,7 +35,7 @@ def test_each_parameter_sees_only_those_before_it(network: AutoregressiveMixture
         assert changed == list(range(moved + 1, 3))
 
 
-def test_one_parameter_at_a_time_gives_the_samemixtures(network: AutoregressiveMixture) -> None:
+def test_one_parameter_at_a_time_gives_the_same_mixtures(network: AutoregressiveMixture) -> None:
     generator = torch.Generator().manual_seed(1)
     z, read = torch.randn(6, 3, generator=generator), network.read(torch.randn(6, 4, generator=generator))
     for i in range(3):
@@ -72,3 +72,12 @@ def test_draws_of_one_parameter_follow_its_density() -> None:
     assert float(density.sum()) == pytest.approx(1.0, abs=1e-3)
     assert float(draws.mean()) == pytest.approx(float(mean), abs=0.03)
     assert float(draws.var()) == pytest.approx(float((density * (grid[:, 0] - mean) ** 2).sum()), rel=0.03)
+
+
+def test_a_summary_unlike_all_of_training_is_answered_by_finite_draws(network: AutoregressiveMixture) -> None:
+    network.linear_features.fill_(40.0)  # far off, every width grows with the parameters before it
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        drawn = network.sample(torch.Size([500]), torch.full((1, 4), 6.0))
+    assert torch.isfinite(drawn).all()
+    assert torch.isfinite(network.log_prob(drawn, torch.full((1, 4), 6.0))).all()
