@@ -75,6 +75,7 @@ def calibrated(simulator: Simulator, prior: Prior, seed: int, budget: int, clien
     return {
         "seed": seed, "seconds": seconds, "simulations": origin["simulations"], "spent": origin["seconds"],
         "efficiency": figures["efficiency"], "k_hat": figures["k_hat"], "kl": figures["network_kl"], "verdict": calibration.verdict.status,
+        "checks": {f.name: [f.status, f.figure] for f in calibration.verdict.checks if f.status != "pass"},
         "inside": ((low <= theta) & (theta <= high)).astype(int).tolist(),
         "z": ((prior.to_unconstrained(theta[None])[0] - u.mean(0)) / u.std(0)).round(3).tolist(),
         "notes": [n for n in calibration.notes if n.startswith("local route")],
@@ -87,7 +88,8 @@ def shown(row: dict[str, Any]) -> str:
     spent = ", ".join(f"{stage} {seconds:.0f}" for stage, seconds in slowest)
     return (
         f"seed {row['seed']}: {row['seconds']:.0f} s ({spent}), efficiency {row['efficiency']:.3f}, k-hat {row['k_hat']:.2f}, "
-        f"90 % ranges hold {sum(row['inside'])} of {len(row['inside'])}, {row['simulations']} simulations, verdict {row['verdict']}"
+        f"90 % ranges hold {sum(row['inside'])} of {len(row['inside'])}, {row['simulations']} simulations, "
+        f"verdict {row['verdict']} ({', '.join(f'{name} {status}' for name, (status, _) in row['checks'].items())})"
     )
 
 
