@@ -16,8 +16,8 @@ from sbi.neural_nets.estimators.base import ConditionalDensityEstimator
 from torch import Tensor, nn
 from torch.nn import functional
 
-#: Log scales are kept between these: e^-9 of a standard deviation is narrower than any simulation resolves, and e^3 wider than any posterior.
-#: Without the upper one a summary unlike all of training widens each parameter by the one before, until draws overflow.
+#: Log scales are kept between these: e^-9 of a standard deviation is narrower than any simulation resolves, e^3 wider than any
+#: posterior. Without the upper one a summary unlike all of training widens each parameter by the one before, until draws overflow.
 _NARROWEST, _WIDEST = -9.0, 3.0
 #: Layers of each parameter's own network between the one that takes the inputs and the one that gives the mixture.
 _HIDDEN = 2
