@@ -14,8 +14,8 @@ import numpy as np
 
 RATE, SECONDS, STEP = 500, 2.0, 0.002
 TIME = np.arange(int(RATE * SECONDS)) / RATE
-#: Two motions [rad]: the first is learned from, the second held out. The second begins gently: a start is measured by a parabola
-#: through the first 40 ms, which a command that jumps there spoils (the likelihood corrects that where it is learned from).
+#: Two motions [rad]: the first is learned from, the second held out. The second begins gently: a start is smoothed from
+#: the first 80 ms, which a command that jumps there spoils (the likelihood corrects that where it is learned from).
 EASE = np.sin(np.pi / 2 * np.minimum(TIME / 0.3, 1.0)) ** 2
 MOTIONS = (
     0.8 * np.sin(2 * np.pi * (0.5 * TIME + 0.5 * TIME**2)) + 0.4 * np.sign(np.sin(2 * np.pi * 1.3 * TIME)),

@@ -122,7 +122,7 @@ def _reproductions(runner: Runner, intended: Plan, learned: Learned, draws: np.n
     own = intended.experiment if fitted is None else intended.experiment.diffuse(local.DIFFUSE)
     errors = _starts(own, len(some), rng) if fitted is None else fitted[:REPLAYED]
     learned_from = _reproduction(runner, "replay", some, own, errors)
-    # the parabola through a window's first samples may be off by more than their noise; no likelihood corrects a held-out start
+    # a motion that opens with a jolt is over before its first samples can show it; no likelihood corrects a held-out start
     wide = intended.holdout.diffuse(local.DIFFUSE)
     return learned_from, _reproduction(runner, "replay held out, wide starts", some, wide, _starts(wide, len(some), rng))
 

@@ -35,7 +35,7 @@ def test_whole_stretch_keeps_every_sample(pendulum: Simulator, make_recording: M
     assert (experiment.channels, experiment.units) == (("position", "velocity"), ("rad", "rad/s"))
     np.testing.assert_array_equal(window.time, clock - clock[0])
     np.testing.assert_array_equal(window.observed, np.stack([np.sin(3 * clock), 3 * np.cos(3 * clock)], 1))
-    # a parabola over 40 ms misses a little of a sine
+    # a spline misses a little of a sine
     np.testing.assert_allclose(window.initial.mean, [np.sin(15), 3 * np.cos(15)], atol=0.01)
     assert experiment.seconds == pytest.approx(1.99)
 

@@ -1,4 +1,4 @@
-"""Initial states: exact for a parabola, honest about their spread, silent about joints that are not measured."""
+"""Initial states: exact for a parabola, honest about their spread however a motion bends, silent about joints that are not measured."""
 
 from __future__ import annotations
 
@@ -31,9 +31,25 @@ def test_spread_is_the_error_it_makes(start: float) -> None:
         noisy = 0.3 - 1.5 * CLOCK + 0.002 * rng.normal(size=len(CLOCK))
         state = estimate(start, {"angle": (CLOCK, noisy)}, {"angle": POSITION}, np.zeros(1), 1)
         scores.append(np.linalg.solve(state.factor, state.mean - truth))
-    # the noise is estimated from few residuals, which fattens the tails a little
-    np.testing.assert_allclose(np.std(scores, axis=0), 1.0, atol=0.25)
+    # that this motion does not bend is not known beforehand: its velocity is somewhat better than it says
+    assert ((np.std(scores, axis=0) > 0.55) & (np.std(scores, axis=0) < 1.2)).all()
     np.testing.assert_allclose(np.mean(scores, axis=0), 0.0, atol=0.2)
+
+
+@pytest.mark.parametrize("rate", [100.0, 200.0, 1000.0])
+@pytest.mark.parametrize("noise", [1e-4, 1e-3])
+def test_spread_is_right_for_motions_that_bend(rate: float, noise: float) -> None:
+    rng, clock, scores = np.random.default_rng(1), np.arange(0.0, 1.0, 1 / rate), []
+    for start in (0.0, 0.5):
+        for _ in range(150):
+            hertz, phase, size = rng.uniform(0.5, 5.0, 4), rng.uniform(0, 2 * np.pi, 4), rng.normal(size=4) * [0.4, 0.3, 0.2, 0.1]
+            turn = 2 * np.pi * hertz * clock[:, None] + phase
+            angle, speed = np.sin(turn) @ size, np.cos(turn) @ (2 * np.pi * hertz * size)
+            state = estimate(start, {"angle": (clock, angle + noise * rng.normal(size=len(clock)))}, {"angle": POSITION}, np.zeros(1), 1)
+            at = round(start * rate)
+            scores.append((state.mean - [angle[at], speed[at]]) / deviations(state))
+    spread = np.sqrt(np.mean(np.square(scores), axis=0))
+    assert ((spread > 0.5) & (spread < 1.4)).all(), spread
 
 
 def test_position_and_velocity_errors_are_correlated_at_a_start() -> None:
@@ -65,7 +81,7 @@ def test_velocity_alone_leaves_the_position_at_its_reference() -> None:
 def test_unmeasured_joints_rest_at_their_reference() -> None:
     sensors = {"angle": JointSensor("position", 2, 1, None)}
     state = estimate(0.0, {"angle": (CLOCK, 0.5 + 0 * CLOCK)}, sensors, np.array([0.1, 0.2, 0.3]), 2)
-    np.testing.assert_allclose(state.mean, [0.1, 0.2, 0.5, 0.0, 0.0], atol=1e-9)
+    np.testing.assert_allclose(state.mean, [0.1, 0.2, 0.5, 0.0, 0.0], atol=1e-7)
     assert np.flatnonzero(deviations(state)).tolist() == [2, 4]
 
 
