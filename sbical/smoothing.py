@@ -3,7 +3,7 @@
 A smoothing spline with random jerk, as a mixed model with truncated powers (Ruppert, Wand and Carroll 2003, ch. 4): the jerk's
 variance is averaged over by its restricted likelihood, so that motions that bend fast come out less certain. Own code, because
 SciPy's smoothing splines give no covariance. A polynomial of fixed degree is not enough: a parabola's velocities were off by
-5 of its own standard deviations (root mean square) on a simulated six-axis arm.
+5 of its own standard deviations (root mean square) on simulated six-axis arms, a cubic's by 1.4 to 2.6, this by 1.1 to 1.3.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 #: Samples within this distance of the start are used [s], and at least so many, however far away.
 SPAN, FEWEST = 0.08, 9
 #: With fewer there is nothing to tell noise from motion by.
-LEAST = 6
+LEAST = 4
 #: Knots of the spline, at most: one every 8 ms of a full span.
 KNOTS = 20
 #: Variances of the jerk that are averaged over, in units of the noise's and of the window's length.
@@ -57,8 +57,8 @@ def smoothed(
         scores.append(-np.log(np.diag(factor)).sum() - 0.5 * (len(knots) * np.log(jerk) + freedom * np.log(noise) + misfit / noise))
         half = np.linalg.solve(factor, here.T)
         means.append(here @ weights)
-        # the noise is estimated: a t distribution, by its variance
-        covariances.append(half.T @ half * noise * freedom / max(freedom - 2, 1))
+        # the noise is estimated: a t distribution, by its variance, which two degrees of freedom or fewer do not have
+        covariances.append(half.T @ half * noise * freedom / max(freedom - 2, 0.5))
     share = np.exp(np.array(scores) - max(scores))
     share = share / share.sum()
     mean = share @ np.array(means)
