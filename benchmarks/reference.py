@@ -1,19 +1,24 @@
 """Reference posteriors by a method that shares nothing with sbical's: tempered sequential Monte Carlo, then a long ensemble of chains.
 
 Sequential Monte Carlo (Del Moral, Doucet and Jasra 2006) finds every mode from the prior; differential-evolution Metropolis (ter Braak
-2006) moves the particles. Initial errors are sampled with the parameters, by exact simulation, never linearised.
+2006) moves the particles, and now and then a draw of a wide t distribution around them (Tierney 1994). Initial errors are sampled
+with the parameters, by exact simulation, never linearised.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.special import logsumexp
+from scipy.stats import multivariate_t
 
 #: At the last temperature particles move until no mean shifts by more than this from block to block [standard errors], so often in a row:
 #: means that have settled seldom do. At most so many blocks.
-SETTLED, CALM, MOST_BLOCKS = 3.2, 3, 30
+SETTLED, CALM, MOST_BLOCKS = 3.2, 3, 60
+#: Share of moves that are drawn anew around the other half of the particles, and the degrees of freedom of that t distribution.
+ANEW, DEGREES = 0.4, 5
 
 #: Log likelihood (n,) of points (n, d) whose prior is standard normal.
 LogLikelihood = Callable[[np.ndarray], np.ndarray]
@@ -71,22 +76,22 @@ def _next(value: np.ndarray, most: float) -> float:
 def _move(
     log_likelihood: LogLikelihood, x: np.ndarray, value: np.ndarray, temperature: float, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """One differential-evolution Metropolis step; each half of the particles moves along differences of the other half."""
+    """One Metropolis step; each half of the particles moves along differences of the other half, or to a draw around it."""
     n, d = x.shape
     order = rng.permutation(n)
     x, value = x.copy(), value.copy()
     for mine, other in ((order[: n // 2], order[n // 2 :]), (order[n // 2 :], order[: n // 2])):
-        pairs = np.stack(
-            [
-                rng.permutation(len(other))[: len(mine)] if len(mine) <= len(other) else rng.integers(len(other), size=len(mine))
-                for _ in (0, 1)
-            ]
-        )
+        pairs = [rng.integers(len(other), size=len(mine)) for _ in (0, 1)]
         # now and then a whole difference: it leads from one mode to another
         scale = np.where(rng.uniform(size=(len(mine), 1)) < 0.1, 1.0, 2.38 / np.sqrt(2 * d) * rng.uniform(0.3, 1.2, size=(len(mine), 1)))
         trial = x[mine] + scale * (x[other[pairs[0]]] - x[other[pairs[1]]]) + 1e-5 * rng.standard_normal((len(mine), d))
+        spread = np.cov(x[other].T) + 1e-10 * np.eye(d)
+        around: Any = multivariate_t(loc=x[other].mean(0), shape=spread, df=DEGREES)  # pyright: ignore[reportArgumentType]
+        anew = rng.uniform(size=len(mine)) < ANEW
+        trial[anew] = around.rvs(int(anew.sum()), random_state=rng).reshape(-1, d)
         new = log_likelihood(trial)
         ratio = temperature * (new - value[mine]) - 0.5 * ((trial**2).sum(1) - (x[mine] ** 2).sum(1))
+        ratio[anew] += np.atleast_1d(around.logpdf(x[mine[anew]]) - around.logpdf(trial[anew]))
         accepted = np.log(rng.uniform(size=len(mine))) < ratio
         x[mine[accepted]], value[mine[accepted]] = trial[accepted], new[accepted]
     return x, value

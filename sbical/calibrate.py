@@ -14,13 +14,15 @@ from sbical.calibration import Calibration, Replays
 from sbical.checks import judge
 from sbical.checks.base import Evidence
 from sbical.cluster import check_workers, cluster
+from sbical.errors import OutputError
 from sbical.experiment import Experiment
+from sbical.journal import Journal
 from sbical.noise import NoiseModel
 from sbical.plan import Method, Plan, plan
 from sbical.posterior import Posterior
 from sbical.prior import Prior
 from sbical.progress import NullProgress, Progress
-from sbical.provenance import provenance
+from sbical.provenance import identity, provenance
 from sbical.recording import Recording
 from sbical.replay import Replay, Reproduction, replay, reproduction
 from sbical.route import DRAWS, REPLAYED, Learned, features
@@ -45,6 +47,8 @@ def calibrate(
     training: Training | None = None,
     progress: Progress | None = None,
     profiler_clock: bool = False,
+    store: str | Path | None = None,
+    resume: bool = False,
 ) -> Calibration:
     """Learn from recordings what the simulator gets wrong, and judge how far that can be trusted.
 
@@ -55,14 +59,19 @@ def calibrate(
     has one, else by cutting the prior down in two rounds. "amortized" learns the whole prior, so that ``Calibration.infer`` serves
     other robots. ``simulations`` and ``seconds``: budgets, see ``plan``; by default as many simulations as the method usually needs.
     ``profiler_clock`` leaves MuJoCo's timer on in the workers; results are the same, simulations slower.
+    ``store``: a new folder (Zarr) that keeps simulations as they arrive; with ``resume``, that of an earlier attempt at the same run,
+    whose simulations are not done again: the result is the same as without the interruption. It is left for you to delete.
 
-    Raises the errors of ``plan``, ClusterError, and SimulationError if most simulations fail.
+    Raises the errors of ``plan``, ClusterError, SimulationError if most simulations fail, and OutputError for a store that belongs to
+    another run.
     """
     intended = plan(
         simulator, prior, recordings, holdout=holdout, method=method, simulations=simulations, seconds=seconds, window=window, seed=seed,
         workers=workers,
     )  # fmt: skip
-    return run(intended, client=client, training=training, progress=progress, profiler_clock=profiler_clock)
+    return run(
+        intended, client=client, training=training, progress=progress, profiler_clock=profiler_clock, store=store, resume=resume,
+    )  # fmt: skip
 
 
 def run(
@@ -72,8 +81,11 @@ def run(
     training: Training | None = None,
     progress: Progress | None = None,
     profiler_clock: bool = False,
+    store: str | Path | None = None,
+    resume: bool = False,
 ) -> Calibration:
     """Carry a plan out; see ``calibrate``."""
+    intended, journal = _journal(intended, training, store, resume=resume)
     with cluster(client, workers=intended.workers) as opened:
         check_workers(opened)
         seeds = np.random.SeedSequence(intended.seed)
@@ -85,6 +97,7 @@ def run(
             cost=intended.seconds_per_simulation,
             profiler_clock=profiler_clock,
             limit=intended.limit,
+            journal=journal,
         )
         learned = _learn(runner, intended, training)
         prior_draws = intended.prior.sample(DRAWS, intended.seed + 2)
@@ -104,6 +117,22 @@ def run(
         estimator=learned.estimator, simulations=learned.trained_on, fresh=learned.fresh, posterior=posterior, verdict=verdict,
         replays=replays, notes=(*intended.notes, *learned.notes), provenance=provenance(intended, runner),
     )  # fmt: skip
+
+
+def _journal(
+    intended: Plan, training: Training | None, store: str | Path | None, *, resume: bool
+) -> tuple[Plan, Journal | None]:  # fmt: skip
+    """What keeps the simulations, and the plan with what a resumed run must not measure again: it would draw other parameters."""
+    if store is None:
+        if resume:
+            raise OutputError("resume = True without a store; give the folder that keeps the simulations of the earlier attempt")
+        return intended, None
+    same = identity(intended, training)
+    if not resume:
+        measured = {"simulations": intended.simulations, "seconds_per_simulation": intended.seconds_per_simulation}
+        return intended, Journal.begin(store, {**same, "measured": measured})
+    journal = Journal.resume(store, same)
+    return replace(intended, **journal.run["measured"]), journal
 
 
 def _learn(runner: Runner, intended: Plan, training: Training | None) -> Learned:

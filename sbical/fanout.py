@@ -7,7 +7,9 @@ later. Each simulation has its own seed, so the set is bitwise the same for any 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
@@ -56,6 +58,27 @@ class Job:
                 kind = np.float64 if self.exact else np.float32
                 return tuple(v.astype(kind) for v in trajectories.values), trajectories.status
             return self.summary(trajectories), trajectories.status
+
+
+class Kept(Protocol):
+    """Where chunks of one batch are kept as they arrive; see ``sbical.journal.Batch``."""
+
+    @property
+    def chunk(self) -> int:
+        """Rows of every chunk, of the last one fewer."""
+        ...
+
+    def kept(self) -> dict[int, Any]:
+        """Chunks that are there already, by their first row."""
+        ...
+
+    def add(self, part: Any) -> None:
+        """Keep one chunk."""
+        ...
+
+
+#: Opens, for a chunk size, what keeps a batch; None where nothing is to be kept.
+Keep = Callable[[int], Kept | None]
 
 
 class Summarise(Protocol):
@@ -131,13 +154,14 @@ class SimulationSet:
 
 def simulate(
     job: Job, theta: np.ndarray, seeds: np.ndarray, client: Client, *, errors: np.ndarray | None = None, cost: float | None = None,
-    progress: Progress | None = None, stage: str = "simulate", chunk: int | None = None,
+    progress: Progress | None = None, stage: str = "simulate", chunk: int | None = None, keep: Keep | None = None,
 ) -> SimulationSet:  # fmt: skip
     """Simulate every row of ``theta`` (n, d) with its seed on the client's workers.
 
     ``cost`` [s] of one simulation, where it is known, sizes the tasks, and keeps work of less than ``HERE_SECONDS`` in this
     process; else a few simulations are timed first. ``chunk`` fixes the simulations per task. ``errors``: see
-    ``Engine.simulate``. Raises ClusterError if workers cannot simulate or keep dying.
+    ``Engine.simulate``. ``keep`` opens, for a chunk size, what keeps the chunks that workers return; those in it are not simulated
+    again. Raises ClusterError if workers cannot simulate or keep dying.
     """
     rows = Rows(theta, seeds, errors)
     with (progress or NullProgress()).stage(stage, len(theta)) as bar:
@@ -146,10 +170,8 @@ def simulate(
         else:
             count = check_workers(client)
             client.register_plugin(_JobPlugin(job))
-            if cost is not None and chunk is None:
-                chunk = chunk_size(cost, len(rows), count)
             try:
-                parts = _stream(job.token, rows, client, count, chunk, bar)
+                parts = _stream(job.token, rows, client, count, chunk, cost, keep, bar)
             finally:
                 client.unregister_worker_plugin(job.token)
     return _assemble(job, rows, parts)
@@ -163,37 +185,46 @@ def _here(job: Job, rows: Rows, bar: Any) -> Any:
     return 0, out, status, time.perf_counter() - began
 
 
-def _stream(token: str, rows: Rows, client: Client, workers: int, chunk: int | None, bar: Any) -> dict[int, Any]:
-    """All chunks by their first row; the first ones time a few simulations."""
+def _stream(
+    token: str, rows: Rows, client: Client, workers: int, chunk: int | None, cost: float | None, keep: Keep | None, bar: Any
+) -> dict[int, Any]:  # fmt: skip
+    """All chunks by their first row."""
 
     def submit(low: int, high: int) -> Any:
         return client.submit(_chunk, token, low, rows[low:high], key=f"{token}-{low}", pure=False, retries=3)
 
-    n, parts, failed = len(rows), {}, 0
+    parts: dict[int, Any] = {}
+    first = 0
     if chunk is None:
-        # the first simulations of a worker pay for building the model, so the second task is the one to time
-        first = min(4, n)
-        parts[0] = _result(submit(0, first))
-        second = min(first + 8, n)
-        if second > first:
-            parts[first] = _result(submit(first, second))
-            chunk = chunk_size(parts[first][3] / (second - first), n - second, workers)
-        next_row = second
-        bar.advance(second)
-    else:
-        next_row = 0
-    running = as_completed([])
-    while next_row < n or not running.is_empty():
-        while next_row < n and running.count() < IN_FLIGHT * workers:
-            high = min(next_row + (chunk or 1), n)
-            running.add(submit(next_row, high))
-            next_row = high
-        future = next(running)
-        part = _result(future)
-        failed += int((part[2] != 0).any(1).sum())
+        if cost is None:
+            # the first simulations of a worker pay for building the model, so the second task is the one to time
+            for low, high in ((0, min(4, len(rows))), (min(4, len(rows)), min(12, len(rows)))):
+                if high > low:
+                    parts[low] = _result(submit(low, high))
+                    cost, first = parts[low][3] / (high - low), high
+            bar.advance(first)
+        chunk = chunk_size(cost or 0.0, len(rows) - first, workers)
+    store = keep(chunk) if keep is not None and not parts else None
+    if store is not None:
+        chunk, parts = store.chunk, store.kept()
+        bar.advance(sum(len(p[2]) for p in parts.values()))
+    todo = iter([low for low in range(first, len(rows), chunk) if low not in parts])
+    running, failed = as_completed([]), sum(_failed(p) for p in parts.values())
+    while True:
+        for low in islice(todo, IN_FLIGHT * workers - running.count()):
+            running.add(submit(low, min(low + chunk, len(rows))))
+        if running.is_empty():
+            return parts
+        part = _result(next(running))
+        if store is not None:
+            store.add(part)
+        failed += _failed(part)
         parts[part[0]] = part
         bar.advance(len(part[2]), f"{failed} failed" if failed else "")
-    return parts
+
+
+def _failed(part: Any) -> int:
+    return int((part[2] != 0).any(1).sum())
 
 
 def chunk_size(seconds: float, n: int, workers: int) -> int:

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from sbical.errors import OutputError
 
@@ -39,6 +40,22 @@ def check(folder: str | Path, *, overwrite: bool = False) -> None:
     if free < NEEDED:
         left = f"{parent} has {free / 1e6:.0f} MB left and a run needs {NEEDED / 1e6:.0f}"
         raise OutputError(f"{left}; free some space or pass another --output")
+
+
+def unfinished(folder: str | Path) -> Path:
+    """Where a run keeps its simulations until it is finished: beside its output folder."""
+    path = Path(folder)
+    return path.with_name(f"{path.name}.unfinished")
+
+
+def finished(folder: str | Path) -> dict[str, Any]:
+    """What a finished run says about itself. Raises OutputError if there is none."""
+    try:
+        return dict(json.loads((Path(folder) / "provenance.json").read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        raise OutputError(
+            f"neither a run of sbical lies in {folder}, nor an unfinished one beside it; give the --output folder of a run"
+        ) from None
 
 
 @contextmanager

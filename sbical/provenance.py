@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import platform
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
@@ -12,11 +13,14 @@ import mujoco
 import sbical
 from sbical.plan import Plan
 from sbical.runner import Runner
+from sbical.training import Training
 
 #: Layout of a run's folder; a reader refuses others.
 FORMAT = 2
 
-_PACKAGES = ("mujoco", "torch", "sbi", "pyro-ppl", "zuko", "dask", "numpy", "scipy", "xarray", "arviz-base", "arviz-stats", "arviz-plots")
+#: Packages whose version decides the numbers of a run, and those that only tell where it came from.
+_NUMERIC = ("mujoco", "torch", "sbi", "pyro-ppl", "zuko", "scikit-learn", "numpy", "scipy")
+_PACKAGES = (*_NUMERIC, "dask", "zarr", "xarray", "arviz-base", "arviz-stats", "arviz-plots")
 
 
 def provenance(intended: Plan, runner: Runner) -> dict[str, Any]:
@@ -41,6 +45,26 @@ def provenance(intended: Plan, runner: Runner) -> dict[str, Any]:
         "workers": intended.workers,
         "seconds": dict(runner.spent),
         "plan": intended.to_dict(),
+    }
+
+
+def identity(intended: Plan, training: Training | None) -> dict[str, Any]:
+    """Plain data: all that decides the simulations of a run, so that none is taken for another's."""
+    draws = intended.prior.sample(8, 0)
+    asked = {"simulations": intended.simulations} if intended.limit is None else {"seconds": intended.limit}
+    return {
+        "sbical": sbical.__version__,
+        "packages": {name: found for name, found in versions().items() if name in _NUMERIC},
+        "simulator": intended.simulator.name,
+        "simulator_sha256": intended.simulator.digest(),
+        "experiment_sha256": intended.experiment.digest(),
+        "holdout_sha256": intended.holdout.digest(),
+        # a prior may be a function: by its parameters and some of its draws
+        "prior_sha256": hashlib.sha256(" ".join(intended.prior.names).encode() + draws.tobytes()).hexdigest(),
+        "method": intended.method,
+        "seed": intended.seed,
+        "training": None if training is None else repr(training),
+        **asked,
     }
 
 

@@ -12,6 +12,7 @@ from distributed import Client
 from sbical.errors import SimulationError
 from sbical.experiment import Experiment
 from sbical.fanout import Job, SimulationSet, Summarise, simulate
+from sbical.journal import Batch, Journal
 from sbical.progress import Progress
 from sbical.rollout import Trajectories
 from sbical.simulator import Simulator
@@ -22,9 +23,9 @@ class Runner:
 
     def __init__(
         self, simulator: Simulator, client: Client, progress: Progress, seed: np.random.SeedSequence, *, cost: float,
-        profiler_clock: bool = False, limit: float | None = None,
+        profiler_clock: bool = False, limit: float | None = None, journal: Journal | None = None,
     ) -> None:  # fmt: skip
-        self.simulator, self.client, self.progress, self.clock = simulator, client, progress, profiler_clock
+        self.simulator, self.client, self.progress, self.clock, self.journal = simulator, client, progress, profiler_clock, journal
         self.seed, self.cost = seed, cost
         self.until = np.inf if limit is None else time.perf_counter() + limit
         self.spent: dict[str, float] = {}
@@ -44,8 +45,17 @@ class Runner:
         """Simulate theta (n, d), each row with a seed of its own; see ``Job`` and ``Engine.simulate`` for the rest."""
         seeds = self.seed.spawn(1)[0].generate_state(len(theta), np.uint64)
         job = Job(self.simulator, experiment, summary, noise, self.clock, exact)
+
+        def keep(chunk: int) -> Batch | None:
+            if self.journal is None:
+                return None
+            # a batch has seeds of its own, which tell its summary too
+            given = [theta, seeds, *([] if errors is None else [errors]), np.array([noise, exact, summary is None])]
+            depends_on = [experiment.digest().encode(), *(np.ascontiguousarray(a).tobytes() for a in given)]
+            return self.journal.batch(stage, b"".join(depends_on), len(theta), chunk)
+
         with self.timed(stage):
-            result = simulate(job, theta, seeds, self.client, errors=errors, cost=self.cost, progress=self.progress, stage=stage)
+            result = simulate(job, theta, seeds, self.client, errors=errors, cost=self.cost, progress=self.progress, stage=stage, keep=keep)
         self.count += len(theta)
         self.failed += int((~result.ok).sum())
         for reason, number in result.failures().items():

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import zarr
 from rich.console import Console
 
-from sbical import catalog, cli
+from sbical import catalog, cli, journal
 from sbical.checks.base import Finding, Status, Verdict
 from sbical.cli import show, values
 from sbical.cli.run import Inputs
@@ -139,6 +140,26 @@ def test_calibrate_passes_everything_on_and_ends_with_the_results(
     assert "verdict: pass (every check passed)" in out
     assert "note: run1: 2 rows dropped" in out
     assert f"results in {folder}: report.html, posterior.nc" in out
+
+
+def test_a_finished_run_keeps_no_store_and_an_unfinished_one_is_not_lost(
+    asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "run.unfinished"
+    line = ["calibrate", "servo_pendulum", "--prior", "hobby_servo", "--output", str(tmp_path / "run")]
+    zarr.create_group(store, attributes={"format": journal.FORMAT, "began": "yesterday"})
+    assert cli.main(line) == 2
+    assert "begun yesterday" in capsys.readouterr().err
+    assert cli.main([*line, "--resume"]) == 0
+    assert (asked["store"], asked["resume"]) == (store, True)
+    assert not store.exists()
+    shutil.rmtree(tmp_path / "run")
+    assert cli.main([*line, "--resume"]) == 2
+    assert "no unfinished run" in capsys.readouterr().err
+    zarr.create_group(store, attributes={"format": journal.FORMAT})
+    assert cli.main([*line, "--overwrite"]) == 0
+    assert asked["resume"] is False
+    assert not store.exists()
 
 
 def test_without_recordings_the_example_is_used(asked: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -288,7 +309,7 @@ def test_interrupt_is_one_line_and_130(asked: dict[str, Any], tmp_path: Path, ca
 
     asked["calibration"].save = interrupted
     assert cli.main(["calibrate", "servo_pendulum", "--prior", "hobby_servo", "--output", str(tmp_path / "run")]) == 130
-    assert capsys.readouterr().err.endswith("interrupted; nothing was written\n")
+    assert capsys.readouterr().err.endswith("interrupted; no result was written\n")
 
 
 def test_missing_inference_packages_say_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -332,7 +353,7 @@ def test_unknown_command_names_the_options(capsys: pytest.CaptureFixture[str]) -
     assert caught.value.code == 2
     # the list may break over lines of the box
     words = capsys.readouterr().err.replace("|", " ").replace("│", " ").split()
-    assert "calibrate, plan, infer, compare, report, export, list, show" in " ".join(words)
+    assert "calibrate, plan, infer, status, compare, report, export, list, show" in " ".join(words)
 
 
 def test_list_shows_the_catalog(capsys: pytest.CaptureFixture[str]) -> None:

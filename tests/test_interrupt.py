@@ -1,4 +1,4 @@
-"""Ctrl-C while calibrating: one line, exit code 130, no folder, no process left behind."""
+"""Ctrl-C while calibrating: exit code 130, no result, no process left behind, and what was simulated is kept."""
 
 from __future__ import annotations
 
@@ -41,8 +41,10 @@ def test_interrupt_leaves_nothing(moment: str, tmp_path: Path) -> None:
         finally:
             run.kill()
     assert (run.returncode, out) == (130, "")
-    assert [line for line in err.splitlines() if not line.startswith("pilot: ")] == ["interrupted; nothing was written"]
-    assert list(tmp_path.iterdir()) == []
+    said = [line for line in err.splitlines() if not line.startswith("simulate the prior")]
+    kept = [line for line in said if " simulations are kept in out.unfinished; " in line]
+    assert said == [*kept, "interrupted; no result was written"]
+    assert [path.name for path in tmp_path.iterdir()] == ["out.unfinished"] * len(kept)
     deadline = time.monotonic() + 10
     while left := processes(run.pid):
         assert time.monotonic() < deadline, left

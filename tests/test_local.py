@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,14 +15,17 @@ from distributed import Client
 from scipy.stats import norm
 
 import sbical
+from sbical import fanout
 from sbical.cluster import cluster
 from sbical.compare import compare
 from sbical.errors import ExperimentError, OutputError
 from sbical.experiment import Experiment
+from sbical.journal import stages
 from sbical.linear_summary import LinearSummary
 from sbical.local import DIFFUSE
 from sbical.local_estimator import LocalEstimator
 from sbical.process import simulating
+from sbical.progress import NullProgress, Stage
 from sbical.recording import Recording
 from sbical.signals import HeldSignal
 from sbical.simulator import Simulator
@@ -55,8 +60,8 @@ class Robot:
     prior: sbical.Prior
     recording: Recording
 
-    def calibrate(self, client: Client, simulations: int = 3000) -> sbical.Calibration:
-        return sbical.calibrate(self.simulator, self.prior, [self.recording], client=client, method="local", simulations=simulations)
+    def calibrate(self, client: Client, simulations: int = 3000, **options: Any) -> sbical.Calibration:
+        return sbical.calibrate(self.simulator, self.prior, [self.recording], client=client, simulations=simulations, **options)
 
     def within(self, found: sbical.Calibration) -> bool:
         """Whether every truth lies within three posterior standard deviations, in logarithms: few draws tell no more of the tails."""
@@ -208,6 +213,52 @@ def test_the_same_seed_gives_the_same_draws_on_any_cluster(robot: Robot, found: 
     np.testing.assert_array_equal(again.posterior.draws, found.posterior.draws)
     assert replace(again.verdict, checks=()) == replace(found.verdict, checks=())
     np.testing.assert_array_equal(again.simulations.x, found.simulations.x)
+
+
+class Stopping(NullProgress):
+    """Ctrl-C at the ``after``-th chunk of a stage."""
+
+    def __init__(self, name: str, after: int) -> None:
+        self.name, self.left = name, after
+
+    @contextmanager
+    def stage(self, name: str, total: int | None) -> Iterator[Stage]:
+        with super().stage(name, total) as stage:
+            yield self if name == self.name else stage
+
+    def advance(self, n: int = 1, note: str = "") -> None:
+        self.left -= n > 0
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.slow
+def test_a_stopped_run_resumes_to_the_same_result(
+    robot: Robot, found: sbical.Calibration, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fanout, "HERE_SECONDS", 0.0)  # what the client does by itself is not kept
+    store = tmp_path / "store"
+    with pytest.raises(KeyboardInterrupt):
+        robot.calibrate(client, store=store, progress=Stopping("weigh", 9))
+    before = stages(store)
+    assert before["weigh"][0] > 0
+    assert {"pilot", "modes", "train"} < set(before)
+    with pytest.raises(OutputError, match=r"belongs to another run \(simulations was 3000, is 2999\)"):
+        robot.calibrate(client, simulations=2999, store=store, resume=True)
+    again = robot.calibrate(client, store=store, resume=True)
+    np.testing.assert_array_equal(again.posterior.draws, found.posterior.draws)
+    np.testing.assert_array_equal(again.holdout.windows[0].draws, found.holdout.windows[0].draws)
+    asked = {stage: (kept, asked) for stage, (kept, asked, _) in stages(store).items()}
+    assert all(kept == all_of_them for kept, all_of_them in asked.values())
+    # every batch that was kept was found again: none of the seeds was asked for twice
+    assert all(asked[stage][1] == before[stage][1] for stage in ("pilot", "modes", "train"))
+
+
+def test_resuming_nothing_is_refused(robot: Robot, client: Client, tmp_path: Path) -> None:
+    with pytest.raises(OutputError, match="without a store"):
+        robot.calibrate(client, resume=True)
+    with pytest.raises(OutputError, match="no unfinished run"):
+        robot.calibrate(client, resume=True, store=tmp_path / "none")
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""The command line: ``sbical calibrate | plan | infer | report | export | list | show``.
+"""The command line: ``sbical calibrate | plan | infer | status | compare | report | export | list | show``.
 
 Exit codes: 0 done (whatever the verdict says), 2 a mistake that one message explains, 130 interrupted.
 """
@@ -17,7 +17,7 @@ from tyro.conf import subcommand
 
 from sbical.cli.catalog import List, Show
 from sbical.cli.run import Calibrate, Infer, Plan
-from sbical.cli.saved import Compare, Export, Report
+from sbical.cli.saved import Compare, Export, Report, Status
 from sbical.errors import SbicalError
 
 
@@ -34,6 +34,7 @@ COMMANDS: dict[str, tuple[type[Command], str]] = {
     "calibrate": (Calibrate, "Calibrate a simulator against recordings of a robot."),
     "plan": (Plan, "Say what calibrate would replay, simulate and cost; runs nothing."),
     "infer": (Infer, "Infer another robot that ran the same protocol, in seconds."),
+    "status": (Status, "Say what a run has done, and what is left."),
     "compare": (Compare, "Say which of two simulators explains the same recordings better."),
     "report": (Report, "Write the report of a finished run again."),
     "export": (Export, "Write a run's result as MJCF, JSON or NPZ."),
@@ -77,7 +78,7 @@ def main(args: Sequence[str] | None = None) -> int:
         errors.print(f"[bold red]error:[/] the system refused: {escape(what)}; check free space, permissions and limits")
         return 2
     except KeyboardInterrupt:
-        errors.print("interrupted; nothing was written")
+        errors.print("interrupted; no result was written")
         return 130
     return 0
 

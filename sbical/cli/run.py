@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -106,7 +109,9 @@ class Calibrate(Inputs):
     output: Annotated[Text, arg(metavar="FOLDER")] = ""
     """Folder for the results. Default: runs/SIMULATOR."""
     overwrite: bool = False
-    """Replace an earlier run in the output folder."""
+    """Replace an earlier run in the output folder, finished or not."""
+    resume: bool = False
+    """Go on with a run that was killed or interrupted: simulations that it kept in FOLDER.unfinished are not done again."""
 
     def run(self, console: Console) -> None:
         """Check the output folder, run, save, and say what came out."""
@@ -114,28 +119,67 @@ class Calibrate(Inputs):
 
         folder = Path(self.output or f"runs/{_stem(self.simulator)}")
         output.check(folder, overwrite=self.overwrite)
+        store = self._store(folder)
         simulator, prior, recordings, holdout = self.load()
         from sbical.calibrate import calibrate
         from sbical.cli import show
         from sbical.progress import RichProgress
 
-        calibration = calibrate(
-            simulator,
-            prior,
-            recordings,
-            holdout=holdout,
-            client=self.scheduler or None,
-            workers=self.workers,
-            method=self.method,
-            simulations=self.simulations,
-            seconds=self.seconds,
-            window=self.window,
-            seed=self.seed,
-            progress=RichProgress(),
-            profiler_clock=self.profiler_clock,
-        )
-        calibration.save(folder, overwrite=self.overwrite)
+        with keeping(store):
+            calibration = calibrate(
+                simulator,
+                prior,
+                recordings,
+                holdout=holdout,
+                client=self.scheduler or None,
+                workers=self.workers,
+                method=self.method,
+                simulations=self.simulations,
+                seconds=self.seconds,
+                window=self.window,
+                seed=self.seed,
+                progress=RichProgress(),
+                profiler_clock=self.profiler_clock,
+                store=store,
+                resume=self.resume,
+            )
+            calibration.save(folder, overwrite=self.overwrite)
         show.calibration(console, calibration, folder)
+
+    def _store(self, folder: Path) -> Path:
+        """The folder that keeps the simulations until the run is finished."""
+        from sbical import journal, output
+
+        store = output.unfinished(folder)
+        if self.resume:
+            journal.describe(store)
+        elif journal.is_store(store):
+            if not self.overwrite:
+                began = journal.describe(store)["began"]
+                raise OutputError(
+                    f"{store} holds an unfinished run, begun {began}; go on with it (--resume), start anew (--overwrite), or pass another "
+                    "--output folder"
+                )
+            shutil.rmtree(store)
+        return store
+
+
+@contextmanager
+def keeping(store: Path) -> Iterator[None]:
+    """Delete the store once the run inside is finished; say how to go on where it is not."""
+    from sbical import journal
+
+    try:
+        yield
+    except BaseException:
+        if journal.is_store(store):
+            count = sum(kept for kept, _, _ in journal.stages(store).values())
+            Console(stderr=True).print(
+                f"{count} simulations are kept in {store}; the command that began it goes on from there with --resume",
+                markup=False, highlight=False, soft_wrap=True,
+            )  # fmt: skip
+        raise
+    shutil.rmtree(store, ignore_errors=True)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Commands that read finished runs: report, compare and export."""
+"""Commands that read runs: status, report, compare and export."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,6 +13,39 @@ from tyro.conf import Positional, arg
 from sbical.cli import values
 from sbical.cli.values import Settings, Text
 from sbical.errors import OutputError
+
+
+@dataclass(frozen=True)
+class Status:
+    """Say what a run has done, and what is left: also while it runs.
+
+    Example: sbical status runs/servo_pendulum
+    """
+
+    run_folder: Annotated[Positional[str], arg(metavar="RUN")]
+    """Output folder of a calibration, finished or not."""
+
+    def run(self, console: Console) -> None:
+        """Read and print."""
+        from sbical import journal, output
+
+        folder = Path(self.run_folder)
+        store = output.unfinished(folder)
+        if journal.is_store(store):
+            told, stages = journal.describe(store), journal.stages(store)
+            lines = [f"{store}: unfinished, begun {told['began']}: {told['simulator']}, {told['method']}, seed {told['seed']}"]
+            lines += [f"  {stage}: {kept} of {asked} simulations, {spent:.0f} s of work" for stage, (kept, asked, spent) in stages.items()]
+            lines.append(_left(told["measured"], sum(kept for kept, _, _ in stages.values())))
+        else:
+            told = output.finished(folder)
+            lines = [f"{folder}: finished {told['created']}: {told['simulator']}, {told['method']}, {told['simulations']} simulations"]
+        console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def _left(measured: Mapping[str, float], kept: int) -> str:
+    left = max(int(measured["simulations"]) - kept, 0)
+    work = left * measured["seconds_per_simulation"]
+    return f"  at most {left} simulations of the budget are left, about {work:.0f} s of work to share between the workers, then the checks"
 
 
 @dataclass(frozen=True)
