@@ -14,7 +14,7 @@ from sbical.calibration import Calibration, Replays
 from sbical.checks import judge
 from sbical.checks.base import Evidence
 from sbical.cluster import check_workers, cluster
-from sbical.errors import OutputError
+from sbical.errors import ExperimentError, OutputError
 from sbical.experiment import Experiment
 from sbical.journal import Journal
 from sbical.noise import NoiseModel
@@ -49,6 +49,7 @@ def calibrate(
     profiler_clock: bool = False,
     store: str | Path | None = None,
     resume: bool = False,
+    start: Calibration | None = None,
 ) -> Calibration:
     """Learn from recordings what the simulator gets wrong, and judge how far that can be trusted.
 
@@ -61,9 +62,10 @@ def calibrate(
     ``profiler_clock`` leaves MuJoCo's timer on in the workers; results are the same, simulations slower.
     ``store``: a new folder (Zarr) that keeps simulations as they arrive; with ``resume``, that of an earlier attempt at the same run,
     whose simulations are not done again: the result is the same as without the interruption. It is left for you to delete.
+    ``start``: an amortized calibration of the same protocol, whose answer for these recordings tells the local method where to begin.
 
-    Raises the errors of ``plan``, ClusterError, SimulationError if most simulations fail, and OutputError for a store that belongs to
-    another run.
+    Raises the errors of ``plan``, ClusterError, SimulationError if most simulations fail, OutputError for a store that belongs to
+    another run, and ExperimentError for a start that cannot serve these recordings.
     """
     intended = plan(
         simulator, prior, recordings, holdout=holdout, method=method, simulations=simulations, seconds=seconds, window=window, seed=seed,
@@ -71,6 +73,7 @@ def calibrate(
     )  # fmt: skip
     return run(
         intended, client=client, training=training, progress=progress, profiler_clock=profiler_clock, store=store, resume=resume,
+        held=None if start is None else _held(intended, start, recordings),
     )  # fmt: skip
 
 
@@ -83,9 +86,10 @@ def run(
     profiler_clock: bool = False,
     store: str | Path | None = None,
     resume: bool = False,
+    held: np.ndarray | None = None,
 ) -> Calibration:
-    """Carry a plan out; see ``calibrate``."""
-    intended, journal = _journal(intended, training, store, resume=resume)
+    """Carry a plan out; see ``calibrate``. ``held`` (n, d): draws, in unconstrained coordinates, where the local method begins."""
+    intended, journal = _journal(intended, training, store, held, resume=resume)
     with cluster(client, workers=intended.workers) as opened:
         check_workers(opened)
         seeds = np.random.SeedSequence(intended.seed)
@@ -99,7 +103,7 @@ def run(
             limit=intended.limit,
             journal=journal,
         )
-        learned = _learn(runner, intended, training)
+        learned = _learn(runner, intended, training, held)
         prior_draws = intended.prior.sample(DRAWS, intended.seed + 2)
         draws = intended.prior.to_constrained(learned.posterior_u)
         fitted, unseen = _reproductions(runner, intended, learned, draws)
@@ -119,15 +123,33 @@ def run(
     )  # fmt: skip
 
 
+def _held(intended: Plan, start: Calibration, recordings: Sequence[Recording]) -> np.ndarray:
+    """(n, d) draws of the posterior that another calibration's estimator gives these recordings, in unconstrained coordinates."""
+    if intended.method != "local":
+        raise ExperimentError("start serves the local method only; leave it out, or calibrate with method = local")
+    if start.prior.names != intended.prior.names:
+        raise ExperimentError(
+            f"start has the unknowns {', '.join(start.prior.names)}, this simulator {', '.join(intended.prior.names)}; "
+            "give a calibration of the same simulator"
+        )
+    seen = [r for r in recordings if r.name in intended.experiment.names]
+    posterior = start.infer(seen, draws=truncated.HELD, seed=intended.seed).posterior
+    u = intended.prior.to_unconstrained(posterior.draws)
+    inside = u[np.isfinite(u).all(1)]
+    if len(inside) < len(u) / 2:
+        raise ExperimentError("most of what start finds possible lies outside of this prior; give the prior of that calibration")
+    return inside
+
+
 def _journal(
-    intended: Plan, training: Training | None, store: str | Path | None, *, resume: bool
+    intended: Plan, training: Training | None, store: str | Path | None, held: np.ndarray | None, *, resume: bool
 ) -> tuple[Plan, Journal | None]:  # fmt: skip
     """What keeps the simulations, and the plan with what a resumed run must not measure again: it would draw other parameters."""
     if store is None:
         if resume:
             raise OutputError("resume = True without a store; give the folder that keeps the simulations of the earlier attempt")
         return intended, None
-    same = identity(intended, training)
+    same = identity(intended, training, held)
     if not resume:
         measured = {"simulations": intended.simulations, "seconds_per_simulation": intended.seconds_per_simulation}
         return intended, Journal.begin(store, {**same, "measured": measured})
@@ -135,13 +157,13 @@ def _journal(
     return replace(intended, **journal.run["measured"]), journal
 
 
-def _learn(runner: Runner, intended: Plan, training: Training | None) -> Learned:
+def _learn(runner: Runner, intended: Plan, training: Training | None, held: np.ndarray | None) -> Learned:
     """The route that the method and the simulator ask for."""
     if intended.method == "amortized":
         return amortized.learn(runner, intended, training or Training())
     if NoiseModel(intended.simulator, intended.experiment).exact:
-        return local.learn(runner, intended, training or local.TRAINING)
-    return truncated.learn(runner, intended, training or Training())
+        return local.learn(runner, intended, training or local.TRAINING, held)
+    return truncated.learn(runner, intended, training or Training(), held)
 
 
 def _reproductions(runner: Runner, intended: Plan, learned: Learned, draws: np.ndarray) -> tuple[Reproduction, Reproduction]:

@@ -54,12 +54,14 @@ class LocalPosterior:
     rounds: int
 
 
-def learn(runner: Runner, plan: Plan, training: Training) -> Learned:
+def learn(runner: Runner, plan: Plan, training: Training, held: np.ndarray | None = None) -> Learned:
     """The posterior of the plan's recordings; its simulator must have an explicit likelihood.
+
+    ``held`` (n, d): draws of another posterior of these recordings, to begin at instead of at draws of the prior.
 
     Raises SimulationError if no simulation comes near the recordings, or most of those around them fail.
     """
-    found = explicit(runner, plan.prior, plan.experiment, budget=plan.total - FRESH, seed=plan.seed, training=training)
+    found = explicit(runner, plan.prior, plan.experiment, budget=plan.total - FRESH, seed=plan.seed, training=training, held=held)
     weighted, rng = found.weighted, np.random.default_rng([plan.seed, 2])
     best = max(found.components, key=lambda c: c.share)
     u, errors = best.at.propose(FRESH, rng)
@@ -77,14 +79,16 @@ def learn(runner: Runner, plan: Plan, training: Training) -> Learned:
     )  # fmt: skip
 
 
-def explicit(runner: Runner, prior: Prior, experiment: Experiment, *, budget: int, seed: int, training: Training) -> LocalPosterior:
+def explicit(
+    runner: Runner, prior: Prior, experiment: Experiment, *, budget: int, seed: int, training: Training, held: np.ndarray | None = None
+) -> LocalPosterior:  # fmt: skip
     """Posterior of the experiment's recordings where the likelihood is explicit, within ``budget`` simulations.
 
     Raises SimulationError if no simulation comes near the recordings.
     """
     rng = np.random.default_rng(seed)
     problem = pose(runner, prior, experiment.diffuse(DIFFUSE))
-    pilot_u = prior.to_unconstrained(prior.sample(round(PILOT * budget), seed))
+    pilot_u = prior.to_unconstrained(prior.sample(round(PILOT * budget), seed)) if held is None else held[: round(PILOT * budget)]
     pilot = _clean(runner, prior, problem.experiment, "pilot", exact=False)(pilot_u, None)
     with runner.timed("modes"):
         modes, shares = find_modes(problem, pilot_u, pilot, prior.names)

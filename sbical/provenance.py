@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import mujoco
+import numpy as np
 
 import sbical
 from sbical.plan import Plan
@@ -48,7 +49,7 @@ def provenance(intended: Plan, runner: Runner) -> dict[str, Any]:
     }
 
 
-def identity(intended: Plan, training: Training | None) -> dict[str, Any]:
+def identity(intended: Plan, training: Training | None, held: np.ndarray | None) -> dict[str, Any]:
     """Plain data: all that decides the simulations of a run, so that none is taken for another's."""
     draws = intended.prior.sample(8, 0)
     asked = {"simulations": intended.simulations} if intended.limit is None else {"seconds": intended.limit}
@@ -64,6 +65,7 @@ def identity(intended: Plan, training: Training | None) -> dict[str, Any]:
         "method": intended.method,
         "seed": intended.seed,
         "training": None if training is None else repr(training),
+        "start_sha256": None if held is None else hashlib.sha256(held.tobytes()).hexdigest(),
         **asked,
     }
 

@@ -27,22 +27,17 @@ HELD, MARGIN = 4000, 0.5
 LEAKED = 0.05
 
 
-def learn(runner: Runner, plan: Plan, training: Training) -> Learned:
+def learn(runner: Runner, plan: Plan, training: Training, held: np.ndarray | None = None) -> Learned:
     """Learn on the whole prior, then within the region that its answer leaves, and condition on the recordings.
 
+    ``held`` (n, d): draws of another posterior of these recordings, which stand in for the first answer.
     Raises SimulationError if most simulations fail.
     """
     prior, experiment = plan.prior, plan.experiment
-    total = plan.total - FRESH
-    theta = prior.sample(round(FIRST * total), plan.seed)
-    summary, simulated = summarised(runner, "simulate the prior", theta, experiment)
-    ok = simulated.ok
-    rough = replace(training, members=max(1, training.members // 2))
-    first = train(runner, prior.to_unconstrained(theta[ok]), features(simulated)[ok], seed=plan.seed, training=rough)
-    held = first.condition(summary.observed(experiment)).sample(HELD, seed=plan.seed + 1)
+    held, spent = (held, 0) if held is not None else _first(runner, plan, training)
     box = region(held, *prior.moments_unconstrained())
     rng = np.random.default_rng([plan.seed, 1])
-    u = truncated_prior(prior, box, plan.total - len(theta), rng)
+    u = truncated_prior(prior, box, plan.total - spent, rng)
     summary, simulated = summarised(runner, "simulate the region", prior.to_constrained(u), experiment)
     trained_on, fresh = rows(simulated, slice(None, -FRESH)), rows(simulated, slice(-FRESH, None))
     learned_u = u[: len(trained_on.theta)][trained_on.ok]
@@ -61,6 +56,17 @@ def learn(runner: Runner, plan: Plan, training: Training) -> Learned:
     share = np.exp(box.log_mass())
     notes.append(f"simulated where the recordings can come from: a region that holds {share:.2g} of the prior's probability")
     return Learned(summary, estimator, x_o, draws[0], trained_on, fresh, judged, notes=tuple(notes))
+
+
+def _first(runner: Runner, plan: Plan, training: Training) -> tuple[np.ndarray, int]:
+    """(n, d) draws of the posterior that a network of the whole prior gives, and the simulations that it took."""
+    prior = plan.prior
+    theta = prior.sample(round(FIRST * (plan.total - FRESH)), plan.seed)
+    summary, simulated = summarised(runner, "simulate the prior", theta, plan.experiment)
+    ok = simulated.ok
+    rough = replace(training, members=max(1, training.members // 2))
+    first = train(runner, prior.to_unconstrained(theta[ok]), features(simulated)[ok], seed=plan.seed, training=rough)
+    return first.condition(summary.observed(plan.experiment)).sample(HELD, seed=plan.seed + 1), len(theta)
 
 
 def region(held: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> Box:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import time
+import types
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyro
@@ -106,6 +108,36 @@ def test_another_unit_is_inferred_at_once(calibration: sbical.Calibration, secon
     assert not np.allclose(inference.posterior.median(), calibration.posterior.median())
     assert [f.name for f in inference.verdict.checks] == ["support", "prior_edges", "contraction", "identified", "calibration"]
     assert inference.verdict.checks[-1].status == calibration.verdict.status
+
+
+@pytest.mark.slow
+def test_the_local_method_begins_where_an_amortized_answer_is(
+    calibration: sbical.Calibration, second_unit: list[Path], client: Client
+) -> None:
+    recordings, stages = sbical.read_recordings(second_unit, calibration.simulator.columns), Stages()
+    sharper = sbical.calibrate(
+        calibration.simulator, calibration.prior, recordings, client=client, start=calibration, simulations=1300, training=SMALL,
+        progress=stages,
+    )  # fmt: skip
+    assert not any("prior" in name for name in stages.done)
+    assert any("region" in note for note in sharper.notes)
+    first = calibration.infer(recordings).posterior
+    inside = sharper.prior.to_unconstrained(sharper.posterior.draws).std(0)
+    assert np.median(inside / sharper.prior.to_unconstrained(first.draws).std(0)) < 1
+
+
+@pytest.mark.slow
+def test_a_start_that_cannot_serve_is_refused(calibration: sbical.Calibration, second_unit: list[Path], client: Client) -> None:
+    recordings = sbical.read_recordings(second_unit, calibration.simulator.columns)
+    simulator, prior = calibration.simulator, calibration.prior
+    renamed: Any = types.SimpleNamespace(names=("a", *prior.names[1:]))
+    other = replace(calibration, prior=renamed)
+    with pytest.raises(ExperimentError, match="start serves the local method only"):
+        sbical.calibrate(simulator, prior, recordings, client=client, start=calibration, method="amortized")
+    with pytest.raises(ExperimentError, match="start has the unknowns a, "):
+        sbical.calibrate(simulator, prior, recordings, client=client, start=other)
+    with pytest.raises(ExperimentError, match="no recording ran the protocol"):
+        sbical.calibrate(simulator, prior, recordings[:1], client=client, start=calibration)
 
 
 @pytest.mark.slow

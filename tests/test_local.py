@@ -29,6 +29,7 @@ from sbical.progress import NullProgress, Stage
 from sbical.recording import Recording
 from sbical.signals import HeldSignal
 from sbical.simulator import Simulator
+from sbical.training import Training
 
 NOISY = """
 [effects.grain]
@@ -252,6 +253,16 @@ def test_a_stopped_run_resumes_to_the_same_result(
     assert all(kept == all_of_them for kept, all_of_them in asked.values())
     # every batch that was kept was found again: none of the seeds was asked for twice
     assert all(asked[stage][1] == before[stage][1] for stage in ("pilot", "modes", "train"))
+
+
+@pytest.mark.slow
+def test_an_amortized_answer_is_where_the_exact_one_begins(robot: Robot, found: sbical.Calibration, client: Client) -> None:
+    rough = robot.calibrate(client, simulations=1000, method="amortized", training=Training(members=1, steps=200))
+    again = robot.calibrate(client, start=rough)
+    draws, exact = (robot.prior.to_unconstrained(c.posterior.draws) for c in (again, found))
+    assert (np.abs(draws.mean(0) - exact.mean(0)) < 0.3 * exact.std(0)).all()
+    np.testing.assert_allclose(draws.std(0), exact.std(0), rtol=0.2)
+    assert again.posterior.attrs["efficiency"] > 0.5
 
 
 def test_resuming_nothing_is_refused(robot: Robot, client: Client, tmp_path: Path) -> None:

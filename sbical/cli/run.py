@@ -106,6 +106,8 @@ class Calibrate(Inputs):
     """Dask scheduler to use instead of a local cluster, like tcp://host:8786. Its workers need sbical installed."""
     profiler_clock: bool = False
     """Leave MuJoCo's profiler clock on in the workers: the same results, slower. It is off by default."""
+    start: Annotated[Text, arg(metavar="RUN")] = ""
+    """Folder of an amortized calibration of the same motions, whose answer for these recordings is where the local method begins."""
     output: Annotated[Text, arg(metavar="FOLDER")] = ""
     """Folder for the results. Default: runs/SIMULATOR."""
     overwrite: bool = False
@@ -122,9 +124,11 @@ class Calibrate(Inputs):
         store = self._store(folder)
         simulator, prior, recordings, holdout = self.load()
         from sbical.calibrate import calibrate
+        from sbical.calibration import load_calibration
         from sbical.cli import show
         from sbical.progress import RichProgress
 
+        start = load_calibration(Path(self.start)) if self.start else None
         with keeping(store):
             calibration = calibrate(
                 simulator,
@@ -142,6 +146,7 @@ class Calibrate(Inputs):
                 profiler_clock=self.profiler_clock,
                 store=store,
                 resume=self.resume,
+                start=start,
             )
             calibration.save(folder, overwrite=self.overwrite)
         show.calibration(console, calibration, folder)
