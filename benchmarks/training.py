@@ -93,7 +93,7 @@ def ours(data: Data, scaling: Scaling, seed: int) -> Run:
     """One member of the default ensemble."""
     z, x = scaling.standardised(data.u), scaling.features(data.x)
     began = time.process_time()
-    flow = train(z, x, seed=seed, training=Training()).flow
+    flow = train(z, x[:, None], seed=seed, training=Training()).flow
     cpu = time.process_time() - began
     return Run(_nats(flow, data, scaling), cpu)
 

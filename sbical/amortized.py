@@ -18,7 +18,7 @@ def learn(runner: Runner, plan: Plan, training: Training) -> Learned:
     summary, simulated = summarised(runner, "simulate", theta, experiment)
     trained_on, fresh = rows(simulated, slice(None, -FRESH)), rows(simulated, slice(-FRESH, None))
     theta_u = prior.to_unconstrained(trained_on.theta[trained_on.ok])
-    estimator = train(runner, theta_u, features(trained_on)[trained_on.ok], seed=plan.seed, training=training)
+    estimator = train(runner, theta_u, trained_on, seed=plan.seed, training=training)
     x_o = summary.observed(plan.experiment)
     x, truths = features(fresh)[fresh.ok], prior.to_unconstrained(fresh.theta[fresh.ok])
     with runner.timed("checks"):

@@ -153,13 +153,17 @@ class Estimator:
 def fit(theta_u: np.ndarray, x: np.ndarray, *, seed: int, training: Training | None = None, progress: Progress | None = None) -> Estimator:
     """Train an ensemble on simulations: unconstrained parameters theta_u (n, d) and their summaries x (n, k).
 
+    x (n, c, k) holds summaries of c measurements of each simulation; each step of the training takes one of them at random.
+
     One torch thread; the same seed gives bitwise the same estimator on one kind of processor. ``progress`` is called after
     every epoch. Raises SimulationError for too few simulations, values that are not finite, or arrays that do not match.
     """
     theta_u, x = np.asarray(theta_u, dtype=np.float64), np.asarray(x, dtype=np.float64)
-    _check_training_set(theta_u, x)
-    training, scaling = training or Training(), Scaling.of(theta_u, x)
-    z, features = scaling.standardised(theta_u), scaling.features(x)
+    copies = x if x.ndim == 3 else x[:, None]
+    for i in range(copies.shape[1]):
+        _check_training_set(theta_u, copies[:, i])
+    training, scaling = training or Training(), Scaling.of(theta_u, copies[:, 0])
+    z, features = scaling.standardised(theta_u), scaling.features(copies)
     seeds = np.random.SeedSequence(seed).generate_state(training.members, np.uint64)
     members, losses = [], []
     for i, state in enumerate(seeds):

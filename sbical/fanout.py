@@ -39,7 +39,10 @@ HERE_SECONDS = 0.5
 
 @dataclass(frozen=True, eq=False)
 class Job:
-    """What every worker needs; ``summary`` None returns trajectories, in single precision unless ``exact``."""
+    """What every worker needs; ``summary`` None returns trajectories, in single precision unless ``exact``.
+
+    Summaries are those of ``copies`` measurements of each motion, noise included.
+    """
 
     simulator: Simulator
     experiment: Experiment
@@ -47,11 +50,15 @@ class Job:
     noise: bool = True
     profiler_clock: bool = False
     exact: bool = False
+    copies: int = 1
     token: str = field(default_factory=lambda: f"sbical-{time.time_ns():x}-{np.random.SeedSequence().entropy:x}")
 
     def run(self, theta: np.ndarray, seeds: np.ndarray, errors: np.ndarray | None = None) -> tuple[Any, np.ndarray]:
-        """Summaries (n, k) or the values of trajectories, and the status (n, windows)."""
+        """Summaries (n, k), with several copies (n, copies, k), or the values of trajectories, and the status (n, windows)."""
         with simulating(profiler_clock=self.profiler_clock):
+            if self.copies > 1 and self.summary is not None:
+                measured = self.simulator.measured(theta, self.experiment, seeds, self.copies)
+                return np.stack([self.summary(m) for m in measured], 1), measured[0].status
             trajectories = self.simulator.simulate(theta, self.experiment, seeds, noise=self.noise, errors=errors)
             if self.summary is None:
                 # half the bytes on the wire; a sensor's step is far above single precision
@@ -132,7 +139,10 @@ def _chunk(token: str, first: int, rows: Rows) -> tuple[int, Any, np.ndarray, fl
 
 @dataclass(frozen=True, eq=False)
 class SimulationSet:
-    """Simulations with what made them: theta (n, d), seeds (n,), summaries x (n, k) or trajectories, status (n, windows)."""
+    """Simulations with what made them: theta (n, d), seeds (n,), summaries x (n, k) or trajectories, status (n, windows).
+
+    ``copies`` (n, c, k): summaries of further measurements of the same motions, the first one included; not stored.
+    """
 
     theta: np.ndarray
     seeds: np.ndarray
@@ -140,6 +150,7 @@ class SimulationSet:
     x: np.ndarray | None = None
     trajectories: Trajectories | None = None
     seconds_per_simulation: float = 0.0
+    copies: np.ndarray | None = None
 
     @property
     def ok(self) -> np.ndarray:
@@ -247,6 +258,7 @@ def _assemble(job: Job, rows: Rows, parts: dict[int, Any]) -> SimulationSet:
     seconds = sum(p[3] for p in ordered) / len(rows)
     if job.summary is not None:
         x = np.concatenate([p[1] for p in ordered])
-        return SimulationSet(rows.theta, rows.seeds, status, x=x, seconds_per_simulation=seconds)
+        copies, x = (x, np.ascontiguousarray(x[:, 0])) if job.copies > 1 else (None, x)
+        return SimulationSet(rows.theta, rows.seeds, status, x=x, seconds_per_simulation=seconds, copies=copies)
     values = tuple(np.concatenate([p[1][w] for p in ordered]) for w in range(len(job.experiment.windows)))
     return SimulationSet(rows.theta, rows.seeds, status, trajectories=Trajectories(values, status), seconds_per_simulation=seconds)

@@ -62,8 +62,15 @@ class Engine:
         the mean initial state. ``errors`` (n, windows, nq + nv) are the errors of the measured initial states, in standard
         deviations of each window's own covariance; given, they replace drawn ones. A failed window keeps its status and NaN values.
         """
+        return self.measured(theta, experiment, seeds, 1, noise=noise, errors=errors)[0]
+
+    def measured(
+        self, theta: np.ndarray, experiment: Experiment, seeds: np.ndarray, copies: int, *, noise: bool = True,
+        errors: np.ndarray | None = None,
+    ) -> tuple[Trajectories, ...]:  # fmt: skip
+        """Each motion measured ``copies`` times, with sensor noise of its own; the first is what ``simulate`` gives."""
         n, channels = len(theta), len(experiment.channels)
-        values = [np.empty((n, len(w.time), channels)) for w in experiment.windows]
+        values = [np.empty((copies, n, len(w.time), channels)) for w in experiment.windows]
         status = np.zeros((n, len(experiment.windows)), np.int8)
         for steps, members in self._groups(experiment).items():
             windows = [experiment.windows[w] for w in members]
@@ -78,11 +85,12 @@ class Engine:
                 sensordata, failed = run.rollout()
                 for k, w in enumerate(members):
                     mine = slice(k, None, len(members))
-                    values[w][part] = run.measure(sensordata[mine], windows[k], mine, experiment.channels)
+                    for copy in range(copies):
+                        values[w][copy, part] = run.measure(sensordata[mine], windows[k], mine, experiment.channels, copy)
                     status[part, w] = failed[mine]
         for w, trajectory in enumerate(values):
-            trajectory[status[:, w] != 0] = np.nan
-        return Trajectories(tuple(values), status)
+            trajectory[:, status[:, w] != 0] = np.nan
+        return tuple(Trajectories(tuple(v[copy] for v in values), status) for copy in range(copies))
 
     def _groups(self, experiment: Experiment) -> dict[int, list[int]]:
         """Windows by number of steps, rounded up a little so that jittered lengths share a Batch."""
@@ -123,10 +131,10 @@ class _Run:
             known[name] = np.tile(np.stack(blocks), (repeat, 1))
         return known
 
-    def streams(self, number: int, rows: slice = slice(None)) -> Streams:
-        """Independent streams by (seed, window, effect): counter-based, so making one costs little."""
+    def streams(self, number: int, rows: slice = slice(None), copy: int = 0) -> Streams:
+        """Independent streams by (seed, copy, window, effect): counter-based, so making one costs little."""
         keys = zip(self.seeds[rows], self.numbers[rows], strict=True)
-        return Streams([np.random.Generator(np.random.Philox(key=[int(s), (int(w) << 16) | number])) for s, w in keys])
+        return Streams([np.random.Generator(np.random.Philox(key=[int(s), (copy << 48) | (int(w) << 16) | number])) for s, w in keys])
 
     def rollout(self) -> tuple[np.ndarray, np.ndarray]:
         """Sensor readings (rows, steps, nsensordata) and status (rows,)."""
@@ -217,7 +225,7 @@ class _Run:
                 total = force if total is None else total + force
         return total
 
-    def measure(self, sensordata: np.ndarray, window: Window, rows: slice, channels: Sequence[str]) -> np.ndarray:
+    def measure(self, sensordata: np.ndarray, window: Window, rows: slice, channels: Sequence[str], copy: int = 0) -> np.ndarray:
         """What the sensors report at the window's sample times, (rows, T, m)."""
         at = window.time / self.dt
         step = np.minimum(at.astype(int), self.steps - 2)
@@ -231,7 +239,7 @@ class _Run:
                 if effect.hooks.measure and name in effect.effect.targets and (self.noise or effect.hooks.clean):
                     mine = {role: v[rows] for role, v in values.items()}
                     # one stream per effect and channel: a glob may target several sensors
-                    streams = self.streams(effect.number | ((c + 1) << 8), rows)
+                    streams = self.streams(effect.number | ((c + 1) << 8), rows, copy)
                     signal = effect.hooks.measure(signal, mine, streams)
             out[:, :, c] = signal
         return out

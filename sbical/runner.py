@@ -40,17 +40,17 @@ class Runner:
 
     def simulate(
         self, stage: str, theta: np.ndarray, experiment: Experiment, *, summary: Summarise | None = None, noise: bool = True,
-        errors: np.ndarray | None = None, exact: bool = False,
+        errors: np.ndarray | None = None, exact: bool = False, copies: int = 1,
     ) -> SimulationSet:  # fmt: skip
         """Simulate theta (n, d), each row with a seed of its own; see ``Job`` and ``Engine.simulate`` for the rest."""
         seeds = self.seed.spawn(1)[0].generate_state(len(theta), np.uint64)
-        job = Job(self.simulator, experiment, summary, noise, self.clock, exact)
+        job = Job(self.simulator, experiment, summary, noise, self.clock, exact, copies)
 
         def keep(chunk: int) -> Batch | None:
             if self.journal is None:
                 return None
             # a batch has seeds of its own, which tell its summary too
-            given = [theta, seeds, *([] if errors is None else [errors]), np.array([noise, exact, summary is None])]
+            given = [theta, seeds, *([] if errors is None else [errors]), np.array([noise, exact, summary is None, copies])]
             depends_on = [experiment.digest().encode(), *(np.ascontiguousarray(a).tobytes() for a in given)]
             return self.journal.batch(stage, b"".join(depends_on), len(theta), chunk)
 

@@ -88,6 +88,10 @@ class Simulator:
         """Measurements under each row of ``theta`` (n, d) [SI], with ``seeds`` (n,); see ``Engine.simulate``."""
         return self.engine.simulate(np.asarray(theta, float), experiment, np.asarray(seeds), noise=noise, errors=errors)
 
+    def measured(self, theta: np.ndarray, experiment: Experiment, seeds: np.ndarray, copies: int) -> tuple[Trajectories, ...]:
+        """The same, each motion measured ``copies`` times with sensor noise of its own."""
+        return self.engine.measured(np.asarray(theta, float), experiment, np.asarray(seeds), copies)
+
     def writes(self, theta: np.ndarray, conditions: Mapping[str, float] | None = None) -> list[NamedWrite]:
         """What ``theta`` (n, d) means in the model, entry by entry.
 

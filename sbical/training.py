@@ -95,7 +95,9 @@ def build(dims: int, features: int, training: Training) -> AutoregressiveMixture
 def train(
     z: Tensor, features: Tensor, *, seed: int, training: Training, member: int = 0, progress: Progress | None = None, offset: float = 0.0
 ) -> Trained:
-    """Train one member on parameters z (n, d) and features (n, k), both scaled; ``offset`` [nats] is added to the loss.
+    """Train one member on parameters z (n, d) and features (n, c, k) of c measurements of each, both scaled.
+
+    Each step takes one of the measurements at random. ``offset`` [nats] is added to the loss.
 
     Raises SimulationError if the loss never is finite.
     """
@@ -104,7 +106,7 @@ def train(
     per_epoch = math.ceil((n - held) / training.batch)
     epochs = max(training.epochs, math.ceil(training.steps / per_epoch))
     with seeded(seed):
-        flow, best = build(z.shape[1], features.shape[1], training), math.inf
+        flow, best = build(z.shape[1], features.shape[2], training), math.inf
         averaged, kept = copy.deepcopy(flow).eval(), copy.deepcopy(flow).eval()
         order = torch.randperm(n)
         validation, rest = order[:held], order[held:]
@@ -114,15 +116,16 @@ def train(
         schedule = torch.optim.lr_scheduler.LambdaLR(optimiser, partial(_rate, steps=epochs * per_epoch))
         for epoch in range(epochs):
             for i, rows in enumerate(rest[torch.randperm(len(rest))].split(training.batch)):
+                measured = torch.randint(features.shape[1], (len(rows),)) if features.shape[1] > 1 else 0
                 optimiser.zero_grad()
-                flow.loss(z[rows], features[rows]).mean().backward()
+                flow.loss(z[rows], features[rows, measured]).mean().backward()
                 nn.utils.clip_grad_norm_(flow.parameters(), training.clip)
                 optimiser.step()
                 schedule.step()
                 # an average over fewer steps than its window would still hold the untrained weights
                 _approach(averaged, flow, 1 / max(1.0, min(window, epoch * per_epoch + i + 1)))
             with torch.no_grad():
-                loss = float(averaged.loss(z[validation], features[validation]).mean()) + offset
+                loss = float(averaged.loss(z[validation], features[validation, 0]).mean()) + offset
             if loss < best:
                 best = loss
                 kept.load_state_dict(averaged.state_dict())

@@ -41,7 +41,7 @@ def learn(runner: Runner, plan: Plan, training: Training, held: np.ndarray | Non
     summary, simulated = summarised(runner, "simulate the region", prior.to_constrained(u), experiment)
     trained_on, fresh = rows(simulated, slice(None, -FRESH)), rows(simulated, slice(-FRESH, None))
     learned_u = u[: len(trained_on.theta)][trained_on.ok]
-    estimator = train(runner, learned_u, features(trained_on)[trained_on.ok], seed=plan.seed + 2, training=training)
+    estimator = train(runner, learned_u, trained_on, seed=plan.seed + 2, training=training)
     x_o = summary.observed(experiment)
     draws, leaked = inside(estimator, box, x_o[None], DRAWS, plan.seed + 1)
     x, truths = features(fresh)[fresh.ok], u[len(trained_on.theta) :][fresh.ok]
@@ -63,9 +63,8 @@ def _first(runner: Runner, plan: Plan, training: Training) -> tuple[np.ndarray, 
     prior = plan.prior
     theta = prior.sample(round(FIRST * (plan.total - FRESH)), plan.seed)
     summary, simulated = summarised(runner, "simulate the prior", theta, plan.experiment)
-    ok = simulated.ok
     rough = replace(training, members=max(1, training.members // 2))
-    first = train(runner, prior.to_unconstrained(theta[ok]), features(simulated)[ok], seed=plan.seed, training=rough)
+    first = train(runner, prior.to_unconstrained(theta[simulated.ok]), simulated, seed=plan.seed, training=rough)
     return first.condition(summary.observed(plan.experiment)).sample(HELD, seed=plan.seed + 1), len(theta)
 
 

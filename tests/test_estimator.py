@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -89,6 +90,24 @@ def test_training_and_draws_are_bitwise_repeatable(trained: Estimator) -> None:
 def test_members_differ(trained: Estimator) -> None:
     weights = [torch.cat([p.flatten() for p in m.parameters()]) for m in trained.members]
     assert not torch.equal(*weights)
+
+
+def test_several_measurements_of_each_simulation_teach_more() -> None:
+    """Few simulations, so that one measurement of each is learned by heart; what was not trained on tells."""
+    theta, x = linear(300, seed=4)
+    again = np.stack([x, *(x + noise for noise in again_measured(x, theta))], 1)
+    unseen = linear(2000, seed=5)
+    long = replace(TINY, steps=1500)
+    once, often = (fit(theta, given, seed=0, training=long).log_prob_pairs(*unseen).mean() for given in (x, again))
+    assert often > once + 0.1
+    with pytest.raises(SimulationError, match="not finite"):
+        fit(theta, np.where(np.arange(9)[None, :, None] == 8, np.nan, again), seed=0, training=TINY)
+
+
+def again_measured(x: np.ndarray, theta: np.ndarray) -> np.ndarray:
+    """(8, n, 5): what turns the first measurements into others of the same simulations."""
+    rng = np.random.default_rng(6)
+    return theta @ DESIGN.T + rng.standard_normal((8, *x.shape)) - x
 
 
 def test_progress_counts_epochs_of_all_members() -> None:

@@ -74,6 +74,18 @@ def test_five_workers_give_the_same_set_with_the_clock_on_or_off(job: Job, servo
             np.testing.assert_array_equal(simulated.x, whole)
 
 
+def test_each_motion_is_measured_several_times(client: Client, job: Job, servo_theta: Draws, whole: np.ndarray) -> None:
+    simulated = simulate(replace(job, copies=3, token=f"copies-{job.token}"), servo_theta(100), seeds(), client, chunk=9)
+    assert simulated.copies is not None
+    assert simulated.copies.shape == (100, 3, whole.shape[1])
+    np.testing.assert_array_equal(simulated.x, whole)
+    np.testing.assert_array_equal(simulated.copies[:, 0], whole)
+    motion = np.argmax(whole.std(0))
+    apart = (simulated.copies[:, 1:] - whole[:, None]).std(0)
+    assert (apart > 0).all()
+    assert (apart[:, motion] < 0.1 * whole[:, motion].std()).all()
+
+
 def test_trajectories_come_back_in_single_precision(client: Client, job: Job, servo: Simulator, servo_theta: Draws) -> None:
     simulated = simulate(replace(job, summary=None, noise=False), servo_theta(20), seeds()[:20], client, chunk=6)
     expected = servo.simulate(servo_theta(20), job.experiment, seeds()[:20], noise=False)

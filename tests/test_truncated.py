@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -121,6 +122,11 @@ def test_sets_are_joined_and_cut() -> None:
         np.testing.assert_array_equal(part.theta, whole.theta)
         np.testing.assert_array_equal(part.seeds, whole.seeds)
         np.testing.assert_array_equal(features(part), features(whole))
+    assert both.copies is None
+    twice = [replace(s, copies=np.stack([features(s), features(s) + 1], 1)) for s in (first, second)]
+    again = rows(joined(twice[0], twice[1]), slice(5, None)).copies
+    assert again is not None
+    np.testing.assert_array_equal(again[:, 1], features(second) + 1)
     with pytest.raises(SimulationError, match="not summarised"):
         features(SimulationSet(first.theta, first.seeds, first.status))
 
