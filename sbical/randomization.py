@@ -153,10 +153,10 @@ def _field_range(write: NamedWrite, mass: float) -> FieldRange:
 
 
 def _signal_path(simulator: Simulator, draws: np.ndarray) -> tuple[SignalRole, ...]:
-    """The roles of every effect that writes no model field; those that follow a condition differ between recordings."""
+    """The roles of every effect that acts beside the model's fields; those that follow a condition differ between recordings."""
     found = []
     for bound in simulator.engine.effects:
-        if bound.hooks.write is not None:
+        if bound.hooks.write is not None and bound.hooks.step is None:
             continue
         effect = bound.effect
         for role, value in effect.roles.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import mujoco
 import numpy as np
@@ -142,7 +143,8 @@ class _Run:
         moving = self._write(batch)
         self._start(batch)
         control, spec = self._control()
-        if not moving:
+        stepping = [(e.hooks.step, v) for e, v in zip(self.engine.effects, self.values, strict=True) if e.hooks.step]
+        if not (moving or stepping):
             data = batch.rollout(self.steps, control=control, control_spec=spec, record=("sensordata",))["sensordata"]
         else:
             data = np.empty((self.rows, self.steps, self.engine.model.nsensordata))
@@ -155,8 +157,12 @@ class _Run:
                     apply(write, batch, block)
                 if needs_set_const(moving):
                     batch.set_const()
-                part = batch.rollout(high - low, control=control[:, low:high], control_spec=spec, record=("sensordata",))
-                data[:, low:high] = part["sensordata"]
+                ends = range(low + 1, high + 1) if stepping else (high,)
+                for first, end in pairwise((low, *ends)):
+                    for step, values in stepping:
+                        step(batch, values)
+                    part = batch.rollout(end - first, control=control[:, first:end], control_spec=spec, record=("sensordata",))
+                    data[:, first:end] = part["sensordata"]
         status = np.where((batch.warning[:, :, 1] != 0).any(1), 1, 0).astype(np.int8)
         wild = ~(np.abs(batch.qpos).max(1, initial=0.0) < PLAUSIBLE) | ~(np.abs(batch.qvel).max(1, initial=0.0) < PLAUSIBLE)
         status[(status == 0) & wild] = 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import mujoco
 import numpy as np
@@ -83,6 +83,8 @@ class Hooks:
     initial(qpos, qvel, values): corrects the measured initial state in place
     force(values, streams, steps, timestep) -> (rows, steps, nv) generalised force [N m or N]
     measure(signal, values, streams) -> (rows, samples): what the sensor makes of a clean signal
+    step(batch, values): changes fields of the batch's models before every step, from what its last step left. Values are those of one
+    recording, (rows,). Its presence selects the stepping loop, which is slower than a rollout in C.
 
     What ``measure`` does at random has a likelihood where one of these says so:
     variance(values) -> (rows,): white Gaussian noise of that variance, squared unit of the sensor
@@ -94,6 +96,7 @@ class Hooks:
     initial: Callable[[np.ndarray, np.ndarray, Values], None] | None = None
     force: Callable[[Values, Streams, int, float], np.ndarray] | None = None
     measure: Callable[[np.ndarray, Values, Streams], np.ndarray] | None = None
+    step: Callable[[Any, Values], None] | None = None
     variance: Callable[[Values], np.ndarray] | None = None
     resolution: Callable[[Values], np.ndarray] | None = None
     #: Effects on one measurement act in ascending order, as the signal passes through the sensor.

@@ -64,6 +64,7 @@ CASES = {
     "inertia": Case("arm", {"mass": 0.4, "com_distance": 0.1, "inertia": 1e-3}, {"mass": 0.4, "com_distance": 0.12, "inertia": 1e-3}),
     "joint_damping": Case("hinge", {"damping": 0.0}, {"damping": 0.05}),
     "joint_friction": Case("hinge", {"frictionloss": 0.0}, {"frictionloss": 0.1}),
+    "load_friction": Case("hinge", {"coulomb": 0.01, "load": 0.0}, {"coulomb": 0.01, "load": 0.3}),
     "position_servo": Case("drive", {"kp": 1.0, "kv": 0.0}, {"kp": 1.0, "kv": 0.1}),
     "sensor_bias": Case("position", {"bias": 0.0}, {"bias": 0.1}),
     "sensor_noise": Case("position", {"std": 0.0}, {"std": 0.01}, random=True),

@@ -93,6 +93,35 @@ def test_dry_friction_stops_at_the_distance_that_its_work_allows(make_simulator:
     assert abs(path[-1, 1]) < 1e-3
 
 
+def test_friction_takes_its_share_of_the_load(make_simulator: MakeSimulator, make_experiment: MakeExperiment) -> None:
+    simulator = robot(make_simulator, "load_friction", "hinge", {"coulomb": "c", "load": "share"})
+    paths = moved(simulator, make_experiment, [[0.02, 0.0], [0.02, 0.25]], command=0.2, start=(0.0, 0.0))
+    expected = [(0.2 * (1 - share) - 0.02) / TOTAL * 399 * STEP for share in (0.0, 0.25)]
+    np.testing.assert_allclose(paths[:, -1, 1], expected, rtol=0.01)
+
+
+def test_a_gear_that_holds_a_weight_carries_it_twice(make_simulator: MakeSimulator, make_experiment: MakeExperiment) -> None:
+    """Held still by its motor, the teeth press with the motor's torque against gravity's: so much more it takes to move on."""
+    simulator = robot(make_simulator, "load_friction", "hinge", {"coulomb": "c", "load": "share"}, gravity=9.81)
+    weight = MASS * 9.81 * COM * math.sin(0.5)
+    shares = (0.02, 0.08)
+    paths = moved(simulator, make_experiment, [[1e-4, s] for s in shares], command=1.1 * weight, start=(0.5, 0.0), samples=100)
+    # 10 % too much torque; friction holds against it where it is more than that of about twice the weight
+    assert paths[0, -1, 0] > 0.505
+    assert abs(paths[1, -1, 0] - 0.5) < 0.002
+
+
+def test_stribeck_friction_fades_with_speed(make_simulator: MakeSimulator, make_experiment: MakeExperiment) -> None:
+    roles: dict[str, str | float] = {"coulomb": 0.0, "load": 0.0, "stribeck": "s", "stribeck_velocity": "fades"}
+    simulator = robot(make_simulator, "load_friction", "hinge", roles)
+    (path,) = moved(simulator, make_experiment, [[0.05, 0.5]], start=(0.0, 1.0))
+    # I dv/dt = -s exp(-v / fades)
+    inside = np.exp(1.0 / 0.5) - 0.05 * np.arange(400) * STEP / (TOTAL * 0.5)
+    moving = inside > 1.5
+    assert moving.sum() > 100
+    np.testing.assert_allclose(path[moving, 1], 0.5 * np.log(inside[moving]), atol=5e-3)
+
+
 def test_armature_adds_to_the_inertia(make_simulator: MakeSimulator, make_experiment: MakeExperiment) -> None:
     simulator = robot(make_simulator, "armature", "hinge", {"armature": "a"})
     paths = moved(simulator, make_experiment, [[0.0], [0.004], [0.03]], command=0.1, start=(0.0, 0.0))
