@@ -36,8 +36,8 @@ class Rig:
 
 RIGS = {
     "xl330": Rig(
-        "servo_pendulum",
-        "hobby_servo",
+        "geared_servo",
+        "geared_servo",
         tuple(f"xl330_servo/kp{kp}_{motion}.csv" for kp in (100, 200, 400) for motion in ("sin_sin", "up_and_down", "lift_and_drop")),
         tuple(f"xl330_servo/kp{kp}_sin_time_square.csv" for kp in (100, 200, 400)),
         8000,

@@ -58,6 +58,7 @@ class Servo:
 
 
 UNIT1 = Servo(Friction(0.010, 0.006, 0.3, 0.05))
+GEARED = replace(UNIT1, friction=Friction(0.008, 0.010, 0.3, 0.26))
 UNIT2 = replace(UNIT1, friction=Friction(0.020, 0.008, 0.4, 0.08), resistance=4.7, viscous=0.009, latency=0.0065, offset=-0.012)
 
 SERVO_XML = f"""
@@ -203,6 +204,11 @@ def recordings(quick: bool = False) -> dict[str, str]:
             if not quick or seed == 10:
                 label = f"SIMULATED STAND-IN, not a real robot: servo unit {number}, made by benchmarks/standins.py with seed {seed}"
                 files[f"servo_pendulum/{folder}kp{kp}_run{run + 1}.csv"] = text(swing_servo(unit, kp, run, seed), [label, f"kp: {kp}"])
+    for run, kp in enumerate((100, 200, 400)):
+        seed = 30 + run
+        if not quick or not run:
+            label = f"SIMULATED STAND-IN, not a real robot: servo with a heavy gear, made by benchmarks/standins.py with seed {seed}"
+            files[f"geared_servo/example/kp{kp}_run{run + 1}.csv"] = text(swing_servo(GEARED, kp, run, seed), [label, f"kp: {kp}"])
     for run in range(1 if quick else 3):
         label = f"SIMULATED STAND-IN, not a real robot: double pendulum, made by benchmarks/standins.py with seed {run}"
         files[f"double_pendulum/example/run{run + 1}.csv"] = text(swing_links(run, run), [label])
@@ -225,7 +231,7 @@ def main() -> None:
         print(f"{name}: {content.count(chr(10))} lines, {len(content) / 1000:.0f} kB")
     if arguments.json:
         figures = {"files": len(files), "kilobytes": round(sum(map(len, files.values())) / 1000, 1)}
-        seeds = [10, 0] if arguments.quick else [10, 11, 12, 20, 21, 22, 0, 1, 2]
+        seeds = [10, 30, 0] if arguments.quick else [10, 11, 12, 20, 21, 22, 30, 31, 32, 0, 1, 2]
         seconds = round(time.perf_counter() - began, 2)
         print(json.dumps({"benchmark": "standins", "figures": figures, "seeds": seeds, "seconds": seconds}))
 

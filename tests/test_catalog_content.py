@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PRIOR_OF = {"servo_pendulum": "hobby_servo", "double_pendulum": "double_pendulum"}
+PRIOR_OF = {"servo_pendulum": "hobby_servo", "geared_servo": "geared_servo", "double_pendulum": "double_pendulum"}
 NOT_ROLES = {"family", "target"}
 
 # published fits of real units, which each prior must contain: github.com/Rhoban/bam/params, DFKI's double_pendulum
@@ -31,6 +31,7 @@ PUBLISHED: Mapping[str, Mapping[str, tuple[float, ...]]] = {
         "encoder_bias": (0.0309, 0.0180, -0.0512, -0.0208, -0.0655),
         "command_delay": (0.0, 0.025),
     },
+    "geared_servo": {"load_friction": (0.28, 0.32), "coulomb": (0.0070, 0.1035), "torque_constant": (0.3029, 2.1914)},
     "double_pendulum": {
         "link1_com": (0.1987, 0.2089),
         "link1_inertia": (0.0172, 0.0179),
@@ -185,7 +186,7 @@ def test_units_share_a_protocol_and_differ_in_motion() -> None:
 
 def test_the_standins_lie_outside_the_model_class() -> None:
     friction = standins().UNIT1.friction.torque
-    # dry friction of the catalog's models depends on neither speed nor load
+    # dry friction of these two models depends on neither speed nor load
     assert friction(0.0, 0.3) > 1.2 * friction(3.0, 0.3)
     assert friction(3.0, 0.3) > 1.2 * friction(3.0, 0.0)
     for xml, simulator in ((standins().SERVO_XML, "servo_pendulum"), (standins().LINKS_XML, "double_pendulum")):
