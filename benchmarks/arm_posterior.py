@@ -93,7 +93,7 @@ def shown(row: dict[str, Any]) -> str:
     )
 
 
-def summed(rows: list[dict[str, Any]]) -> dict[str, float]:
+def summed(rows: list[dict[str, Any]]) -> dict[str, float | None]:
     """Figures over all robots."""
     covered = np.array([np.mean(r["inside"]) for r in rows])
     efficiency = np.array([r["efficiency"] for r in rows])
@@ -102,7 +102,7 @@ def summed(rows: list[dict[str, Any]]) -> dict[str, float]:
         "seconds": round(float(np.median([r["seconds"] for r in rows])), 1), "slowest": round(max(r["seconds"] for r in rows), 1),
         "efficiency": round(float(np.median(efficiency)), 4), "worst_efficiency": round(float(efficiency.min()), 4),
         "coverage90": round(float(covered.mean()), 3),
-        "coverage90_error": round(float(covered.std(ddof=1) / np.sqrt(len(covered))), 3) if len(covered) > 1 else float("nan"),
+        "coverage90_error": round(float(covered.std(ddof=1) / np.sqrt(len(covered))), 3) if len(covered) > 1 else None,
         "parameters": len(rows[0]["inside"]), "simulations": int(np.median([r["simulations"] for r in rows])),
         "simulations_per_second": round(float(np.median([r["simulations"] / s for r, s in zip(rows, spent, strict=True)])), 1),
     }  # fmt: skip
