@@ -251,7 +251,7 @@ MISTAKES = {
     "no workers": (["plan", "servo_pendulum", "--workers", "0"], "--workers 0 leaves nothing to run; give at least 1"),
     "unknown name to show": (
         ["show", "servo_pendulm"],
-        "no simulator or prior 'servo_pendulm' in the catalog; did you mean 'servo_pendulum'? (valid: double_pendulum, geared_servo, hobby_servo, ",
+        "no simulator or prior 'servo_pendulm' in the catalog; did you mean 'servo_pendulum'? (valid: double_pendulum, geared_servo, ",
     ),
     "unknown export": (["export", "a_run", "mjfc"], "no export 'mjfc'; did you mean 'mjcf'? (valid: json, mjcf, npz)"),
     "mass": (["export", "a_run", "json", "OUT", "--mass", "90"], "a range cannot hold a mass of 90; give a number between 0 and 1"),
@@ -292,7 +292,8 @@ def test_the_prior_comes_from_the_command_line_or_the_simulator(
     capsys.readouterr()
     assert cli.main(["plan", str(home)]) == 2
     assert capsys.readouterr().err == (
-        "error: no prior for simulator 'servo'; give --prior NAME or --prior FILE.toml (with all its parameters: geared_servo, hobby_servo)\n"
+        "error: no prior for simulator 'servo'; give --prior NAME or --prior FILE.toml "
+        "(with all its parameters: geared_servo, hobby_servo)\n"
     )
 
 
