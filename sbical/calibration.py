@@ -266,7 +266,7 @@ def _read_json(file: Path, folder: Path) -> dict[str, Any]:
         if not isinstance(data, dict):
             raise ValueError("not an object")
         return data
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise OutputError(f"{folder} is not a calibration of sbical (no {file.name}); give the --output folder of a finished run") from None
     except (OSError, ValueError) as problem:
         raise OutputError(f"cannot read {file} ({problem}); calibrate again") from None

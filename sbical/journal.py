@@ -11,7 +11,8 @@ from __future__ import annotations
 import datetime
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,15 @@ FORMAT = 1
 #: Status of a simulation that has not arrived.
 MISSING = -1
 
+#: What every store says about its run: what identifies it to a reader, and what the run measured.
+TOLD = ("began", "simulator", "method", "seed", "measured")
+
 #: What a chunk of rows brought: its first row, results (one array, or one per window), status (rows, windows), seconds that it took.
 Part = tuple[int, Any, np.ndarray, float]
+
+
+class OtherRunError(OutputError):
+    """A store that belongs to another run."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,13 +61,13 @@ class Journal:
     def resume(cls, folder: str | Path, run: Mapping[str, Any]) -> Journal:
         """The store of an earlier attempt at the same run.
 
-        Raises OutputError if there is none, or if it belongs to another run.
+        Raises OutputError if there is none, and OtherRunError if it belongs to another run.
         """
         kept = describe(folder)
         told = {"format": FORMAT, **run}
         other = [f"{key} was {kept.get(key)!r:.60}, is {value!r:.60}" for key, value in told.items() if kept.get(key) != value]
         if other:
-            raise OutputError(
+            raise OtherRunError(
                 f"{folder} belongs to another run ({'; '.join(other)}); give what that run was given, or start anew without --resume"
             )
         return cls(Path(folder), kept)
@@ -69,8 +77,9 @@ class Journal:
         name = hashlib.sha256(depends_on).hexdigest()[:32]
         path = self.folder / name
         if _created(path):
-            attributes = zarr.open_group(path, mode="r").attrs
-            return Batch(path, rows, int(attributes["chunk"]), stage)  # pyright: ignore[reportArgumentType]
+            with _reading(path):
+                attributes = zarr.open_group(path, mode="r").attrs
+                return Batch(path, rows, int(attributes["chunk"]), stage)  # pyright: ignore[reportArgumentType]
         if not self.folder.exists():
             zarr.create_group(self.folder, attributes=dict(self.run))
         return Batch(path, rows, chunk, stage)
@@ -90,9 +99,13 @@ class Batch:
     stage: str
 
     def kept(self) -> dict[int, Part]:
-        """Chunks that are complete, by their first row."""
+        """Chunks that are complete, by their first row. Raises OutputError if what is kept was damaged."""
         if not _created(self.path):
             return {}
+        with _reading(self.path):
+            return self._kept()
+
+    def _kept(self) -> dict[int, Part]:
         group = zarr.open_group(self.path, mode="r")
         status, seconds = _array(group, "status")[:], _array(group, "seconds")[:]
         first = [low for low in range(0, self.rows, self.chunk) if status[low, 0] != MISSING]
@@ -102,7 +115,12 @@ class Batch:
             parts = tuple(_array(group, n)[low : low + self.chunk] for n in names)
             return parts if several else parts[0]
 
-        return {low: (low, results(low), status[low : low + self.chunk], float(seconds[low // self.chunk])) for low in first}
+        found = {low: (low, results(low), status[low : low + self.chunk], float(seconds[low // self.chunk])) for low in first}
+        for low, values, failed, _ in found.values():
+            arrays = values if several else (values,)
+            if not all(np.isfinite(a[(failed == 0).all(1)]).all() for a in arrays):
+                raise ValueError(f"results of the chunk from row {low} are missing")
+        return found
 
     def add(self, part: Part) -> None:
         """Keep one chunk: results first, then the status by which it counts."""
@@ -121,7 +139,8 @@ class Batch:
         chunk = min(self.chunk, self.rows)
         for i, a in enumerate(arrays):
             # compressed, single-precision motion is hardly smaller, and takes longer
-            group.create_array(str(i), shape=(self.rows, *a.shape[1:]), chunks=(chunk, *a.shape[1:]), dtype=a.dtype, compressors=None)
+            shape, chunks = (self.rows, *a.shape[1:]), (chunk, *a.shape[1:])
+            group.create_array(str(i), shape=shape, chunks=chunks, dtype=a.dtype, compressors=None, fill_value=np.nan)
         group.create_array("seconds", shape=(-(-self.rows // self.chunk),), chunks=(1,), dtype=np.float64)
         shape = (self.rows, *status.shape[1:])
         group.create_array("status", shape=shape, chunks=(chunk, *status.shape[1:]), dtype=status.dtype, fill_value=MISSING)
@@ -144,21 +163,39 @@ def describe(folder: str | Path) -> dict[str, Any]:
         raise OutputError(f"{folder} holds no unfinished run ({type(problem).__name__}); start one without --resume") from None
     if attributes.get("format") != FORMAT:
         raise OutputError(f"{folder} is no store of this version of sbical; start anew without --resume")
+    lost = [name for name in TOLD if name not in attributes]
+    lost += [] if "measured" in lost else sorted({"simulations", "seconds_per_simulation"} - set(attributes["measured"]))
+    if lost:
+        raise OutputError(f"{folder} is damaged, it has lost {', '.join(lost)}; remove it and start anew")
     return attributes
 
 
 def stages(folder: str | Path) -> dict[str, tuple[int, int, float]]:
-    """Simulations that are kept, those asked for, and the time [s] that they took, by stage."""
+    """Simulations that are kept, those asked for, and the time [s] that they took, by stage.
+
+    Raises OutputError if what is kept was damaged.
+    """
     found: dict[str, tuple[int, int, float]] = {}
     for path in sorted(Path(folder).iterdir()):
         if not _created(path):
             continue
-        group = zarr.open_group(path, mode="r")
-        stage, status = str(group.attrs["stage"]), _array(group, "status")[:]
+        with _reading(path):
+            group = zarr.open_group(path, mode="r")
+            stage, status = str(group.attrs["stage"]), _array(group, "status")[:]
+            new = int((status[:, 0] != MISSING).sum()), len(status), float(_array(group, "seconds")[:].sum())
         before = found.get(stage, (0, 0, 0.0))
-        new = int((status[:, 0] != MISSING).sum()), len(status), float(_array(group, "seconds")[:].sum())
         found[stage] = (before[0] + new[0], before[1] + new[1], before[2] + new[2])
     return found
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Whatever a damaged batch makes Zarr raise, as one OutputError that says how to go on."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, RuntimeError) as problem:
+        what = f"{type(problem).__name__}: {problem}"
+        raise OutputError(f"{path} is damaged ({what:.200}); remove that folder, and its simulations are done again") from None
 
 
 def _created(path: Path) -> bool:

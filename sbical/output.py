@@ -45,7 +45,8 @@ def check(folder: str | Path, *, overwrite: bool = False) -> None:
 def unfinished(folder: str | Path) -> Path:
     """Where a run keeps its simulations until it is finished: beside its output folder."""
     path = Path(folder)
-    return path.with_name(f"{path.name}.unfinished")
+    path = path if path.name not in ("", "..") else path.resolve()
+    return path.parent / f"{path.name}.unfinished"
 
 
 def finished(folder: str | Path) -> dict[str, Any]:

@@ -147,7 +147,12 @@ def test_a_finished_run_keeps_no_store_and_an_unfinished_one_is_not_lost(
 ) -> None:
     store = tmp_path / "run.unfinished"
     line = ["calibrate", "servo_pendulum", "--prior", "hobby_servo", "--output", str(tmp_path / "run")]
-    zarr.create_group(store, attributes={"format": journal.FORMAT, "began": "yesterday"})
+    told = {
+        **dict.fromkeys(journal.TOLD, "yesterday"),
+        "measured": {"simulations": 9, "seconds_per_simulation": 1.0},
+        "format": journal.FORMAT,
+    }
+    zarr.create_group(store, attributes=told)
     assert cli.main(line) == 2
     assert "begun yesterday" in capsys.readouterr().err
     assert cli.main([*line, "--resume"]) == 0
@@ -156,7 +161,9 @@ def test_a_finished_run_keeps_no_store_and_an_unfinished_one_is_not_lost(
     shutil.rmtree(tmp_path / "run")
     assert cli.main([*line, "--resume"]) == 2
     assert "no unfinished run" in capsys.readouterr().err
-    zarr.create_group(store, attributes={"format": journal.FORMAT})
+    zarr.create_group(store, attributes=told)
+    assert cli.main([*line, "--overwrite", "--holdout", "nosuch.csv"]) == 2
+    assert store.exists()  # a mistake costs no simulation
     assert cli.main([*line, "--overwrite"]) == 0
     assert asked["resume"] is False
     assert not store.exists()

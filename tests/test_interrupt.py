@@ -42,7 +42,7 @@ def test_interrupt_leaves_nothing(moment: str, tmp_path: Path) -> None:
             run.kill()
     assert (run.returncode, out) == (130, "")
     said = [line for line in err.splitlines() if not line.startswith("simulate the prior")]
-    kept = [line for line in said if " simulations are kept in out.unfinished; " in line]
+    kept = [line for line in said if "what was simulated is kept in out.unfinished; " in line]
     assert said == [*kept, "interrupted; no result was written"]
     assert [path.name for path in tmp_path.iterdir()] == ["out.unfinished"] * len(kept)
     deadline = time.monotonic() + 10

@@ -19,10 +19,10 @@ from sbical import cli
 from sbical.errors import OutputError
 from sbical.experiment import Experiment
 from sbical.fanout import Job, SimulationSet, simulate
-from sbical.journal import Batch, Journal, describe, is_store, stages
+from sbical.journal import FORMAT, Batch, Journal, describe, is_store, stages
 from sbical.simulator import Simulator
 
-RUN = {"simulator": "servo", "seed": 3}
+RUN = {"simulator": "servo", "method": "local", "seed": 3, "measured": {"simulations": 100, "seconds_per_simulation": 0.5}}
 
 
 def part(first: int, rows: int) -> tuple[int, Any, np.ndarray, float]:
@@ -75,6 +75,20 @@ def test_a_chunk_without_its_status_does_not_count(tmp_path: Path) -> None:
     assert sorted(batch.kept()) == [0]
 
 
+@pytest.mark.parametrize("lost", ["0/c/0", "1/zarr.json", "seconds", "status/c/0", "zarr.json"])
+def test_a_damaged_batch_is_named_and_never_read_as_if_whole(tmp_path: Path, lost: str) -> None:
+    batch = begun(tmp_path / "store")
+    batch.add(part(0, 4))
+    path = batch.path / lost
+    for file in [path] if path.is_file() else [p for p in path.rglob("*") if p.is_file()]:
+        if lost == "0/c/0":
+            file.unlink()  # Zarr would fill in for it
+        else:
+            file.write_bytes(b"xx")
+    with pytest.raises(OutputError, match=r"is damaged .*remove that folder"):
+        Journal.resume(tmp_path / "store", RUN).batch("train", b"these", 10, 4).kept()
+
+
 def test_a_batch_that_was_cut_short_while_made_is_made_again(tmp_path: Path) -> None:
     batch = begun(tmp_path / "store")
     batch.add(part(0, 4))
@@ -100,6 +114,9 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     (tmp_path / "other" / "thesis.txt").write_text("mine", encoding="utf-8")
     with pytest.raises(OutputError, match="something else"):
         Journal.begin(tmp_path / "other", RUN)
+    zarr.create_group(tmp_path / "damaged", attributes={"format": FORMAT, "began": "yesterday"})
+    with pytest.raises(OutputError, match="has lost simulator, method, seed, measured"):
+        describe(tmp_path / "damaged")
     zarr.create_group(tmp_path / "foreign")
     with pytest.raises(OutputError, match="no store of this version"):
         describe(tmp_path / "foreign")
@@ -168,12 +185,14 @@ def test_a_killed_run_leaves_what_it_simulated_to_its_own_kind_only(tmp_path: Pa
 
 
 def test_status_tells_what_is_done(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    told = {**RUN, "method": "local", "measured": {"simulations": 100, "seconds_per_simulation": 0.5}}
-    Journal.begin(tmp_path / "run.unfinished", told).batch("train", b"", 10, 4).add(part(0, 4))
+    Journal.begin(tmp_path / "run.unfinished", RUN).batch("train", b"", 10, 4).add(part(0, 4))
     assert cli.main(["status", str(tmp_path / "run")]) == 0
     out = capsys.readouterr().out
     assert "train: 4 of 10 simulations" in out
     assert "at most 96 simulations" in out
     assert "48 s of work" in out
-    assert cli.main(["status", str(tmp_path / "other")]) == 2
+    assert cli.main(["status", str(tmp_path / "run.unfinished")]) == 0
+    assert "train: 4 of 10 simulations" in capsys.readouterr().out
+    for other in (".", "/", str(tmp_path / "other")):
+        assert cli.main(["status", other]) == 2
     assert "neither a run" in capsys.readouterr().err

@@ -121,7 +121,7 @@ class Calibrate(Inputs):
 
         folder = Path(self.output or f"runs/{_stem(self.simulator)}")
         output.check(folder, overwrite=self.overwrite)
-        store = self._store(folder)
+        store, replaced = self._store(folder)
         simulator, prior, recordings, holdout = self.load()
         from sbical.calibrate import calibrate
         from sbical.calibration import load_calibration
@@ -129,6 +129,8 @@ class Calibrate(Inputs):
         from sbical.progress import RichProgress
 
         start = load_calibration(Path(self.start)) if self.start else None
+        if replaced:
+            shutil.rmtree(store)
         with keeping(store):
             calibration = calibrate(
                 simulator,
@@ -151,22 +153,22 @@ class Calibrate(Inputs):
             calibration.save(folder, overwrite=self.overwrite)
         show.calibration(console, calibration, folder)
 
-    def _store(self, folder: Path) -> Path:
-        """The folder that keeps the simulations until the run is finished."""
+    def _store(self, folder: Path) -> tuple[Path, bool]:
+        """The folder that keeps the simulations until the run is finished, and whether another run's are there to be replaced."""
         from sbical import journal, output
 
         store = output.unfinished(folder)
         if self.resume:
             journal.describe(store)
-        elif journal.is_store(store):
-            if not self.overwrite:
-                began = journal.describe(store)["began"]
-                raise OutputError(
-                    f"{store} holds an unfinished run, begun {began}; go on with it (--resume), start anew (--overwrite), or pass another "
-                    "--output folder"
-                )
-            shutil.rmtree(store)
-        return store
+            return store, False
+        found = journal.is_store(store)
+        if found and not self.overwrite:
+            began = journal.describe(store)["began"]
+            raise OutputError(
+                f"{store} holds an unfinished run, begun {began}; go on with it (--resume), start anew (--overwrite), or pass another "
+                "--output folder"
+            )
+        return store, found
 
 
 @contextmanager
@@ -176,11 +178,10 @@ def keeping(store: Path) -> Iterator[None]:
 
     try:
         yield
-    except BaseException:
-        if journal.is_store(store):
-            count = sum(kept for kept, _, _ in journal.stages(store).values())
+    except BaseException as problem:
+        if journal.is_store(store) and not isinstance(problem, journal.OtherRunError):
             Console(stderr=True).print(
-                f"{count} simulations are kept in {store}; the command that began it goes on from there with --resume",
+                f"what was simulated is kept in {store}; the same command with --resume goes on from there",
                 markup=False, highlight=False, soft_wrap=True,
             )  # fmt: skip
         raise

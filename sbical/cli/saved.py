@@ -30,7 +30,7 @@ class Status:
         from sbical import journal, output
 
         folder = Path(self.run_folder)
-        store = output.unfinished(folder)
+        store = folder if journal.is_store(folder) else output.unfinished(folder)
         if journal.is_store(store):
             told, stages = journal.describe(store), journal.stages(store)
             lines = [f"{store}: unfinished, begun {told['began']}: {told['simulator']}, {told['method']}, seed {told['seed']}"]
