@@ -10,7 +10,7 @@ import numpy as np
 from distributed import Client
 
 from sbical import amortized, local, truncated
-from sbical.calibration import Calibration, Replays
+from sbical.calibration import Calibration, Replays, load_calibration
 from sbical.checks import judge
 from sbical.checks.base import Evidence
 from sbical.cluster import check_workers, cluster
@@ -49,7 +49,7 @@ def calibrate(
     profiler_clock: bool = False,
     store: str | Path | None = None,
     resume: bool = False,
-    start: Calibration | None = None,
+    start: Calibration | str | Path | None = None,
 ) -> Calibration:
     """Learn from recordings what the simulator gets wrong, and judge how far that can be trusted.
 
@@ -62,7 +62,8 @@ def calibrate(
     ``profiler_clock`` leaves MuJoCo's timer on in the workers; results are the same, simulations slower.
     ``store``: a new folder (Zarr) that keeps simulations as they arrive; with ``resume``, that of an earlier attempt at the same run,
     whose simulations are not done again: the result is the same as without the interruption. It is left for you to delete.
-    ``start``: an amortized calibration of the same protocol, whose answer for these recordings tells the local method where to begin.
+    ``start``: an amortized calibration of the same protocol (or its folder), whose answer for these recordings tells the local method
+    where to begin.
 
     Raises the errors of ``plan``, ClusterError, SimulationError if most simulations fail, OutputError for a store that belongs to
     another run, and ExperimentError for a start that cannot serve these recordings.
@@ -73,7 +74,7 @@ def calibrate(
     )  # fmt: skip
     return run(
         intended, client=client, training=training, progress=progress, profiler_clock=profiler_clock, store=store, resume=resume,
-        held=None if start is None else _held(intended, start, recordings),
+        held=None if start is None else _held(intended, load_calibration(start) if isinstance(start, str | Path) else start, recordings),
     )  # fmt: skip
 
 
@@ -126,10 +127,14 @@ def run(
 def _held(intended: Plan, start: Calibration, recordings: Sequence[Recording]) -> np.ndarray:
     """(n, d) draws of the posterior that another calibration's estimator gives these recordings, in unconstrained coordinates."""
     if intended.method != "local":
-        raise ExperimentError("start serves the local method only; leave it out, or calibrate with method = local")
+        raise ExperimentError("a start (--start) serves the local method only; leave it out, or calibrate with --method local")
+    if start.provenance["method"] != "amortized":
+        raise ExperimentError(
+            "the start (--start) is a local calibration, which knows its own recordings only; give the run of an amortized one"
+        )
     if start.prior.names != intended.prior.names:
         raise ExperimentError(
-            f"start has the unknowns {', '.join(start.prior.names)}, this simulator {', '.join(intended.prior.names)}; "
+            f"the start (--start) has the unknowns {', '.join(start.prior.names)}, this simulator {', '.join(intended.prior.names)}; "
             "give a calibration of the same simulator"
         )
     seen = [r for r in recordings if r.name in intended.experiment.names]

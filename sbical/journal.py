@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import datetime
 import hashlib
+import os
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -30,6 +31,12 @@ MISSING = -1
 #: What every store says about its run: what identifies it to a reader, and what the run measured.
 TOLD = ("began", "simulator", "method", "seed", "measured")
 
+#: What a user calls those entries that are kept as hashes.
+WORDS = {
+    "simulator_sha256": "the model or simulator.toml", "experiment_sha256": "the recordings or the window",
+    "holdout_sha256": "what is held out", "prior_sha256": "the prior", "start_sha256": "the start",
+}  # fmt: skip
+
 #: What a chunk of rows brought: its first row, results (one array, or one per window), status (rows, windows), seconds that it took.
 Part = tuple[int, Any, np.ndarray, float]
 
@@ -49,11 +56,20 @@ class Journal:
     def begin(cls, folder: str | Path, run: Mapping[str, Any]) -> Journal:
         """A new store for the run that ``run`` (plain data) describes; nothing is written before the first simulation.
 
-        Raises OutputError if the folder holds anything.
+        Raises OutputError if the folder holds anything, or if there can be none.
         """
         path = Path(folder)
+        place = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
+        if path.exists() is False and not (place.is_dir() and os.access(place, os.W_OK)):
+            raise OutputError(
+                f"no store can be made at {path}: {place} is {'read-only' if place.is_dir() else 'a file'}; choose another place"
+            )
         if path.is_file() or (path.is_dir() and any(path.iterdir())):
-            kept = "an unfinished run: resume it (--resume), or remove it" if is_store(path) else "something else: choose another place"
+            kept = (
+                "an unfinished run: go on with it (--resume, resume=True), or remove it"
+                if is_store(path)
+                else "something else: choose another place"
+            )
             raise OutputError(f"{path} holds {kept}")
         return cls(path, {"format": FORMAT, "began": _now(), **run})
 
@@ -65,10 +81,14 @@ class Journal:
         """
         kept = describe(folder)
         told = {"format": FORMAT, **run}
-        other = [f"{key} was {kept.get(key)!r:.60}, is {value!r:.60}" for key, value in told.items() if kept.get(key) != value]
+        other = [
+            f"{WORDS[key]} differ" if key in WORDS else f"{key} was {kept.get(key)!r:.60}, is {value!r:.60}"
+            for key, value in told.items()
+            if kept.get(key) != value
+        ]
         if other:
             raise OtherRunError(
-                f"{folder} belongs to another run ({'; '.join(other)}); give what that run was given, or start anew without --resume"
+                f"{folder} belongs to another run ({'; '.join(other)}); give all that that run was given, or start anew (--overwrite)"
             )
         return cls(Path(folder), kept)
 
@@ -80,7 +100,7 @@ class Journal:
             with _reading(path):
                 attributes = zarr.open_group(path, mode="r").attrs
                 return Batch(path, rows, int(attributes["chunk"]), stage)  # pyright: ignore[reportArgumentType]
-        if not self.folder.exists():
+        if not (self.folder / "zarr.json").is_file():
             zarr.create_group(self.folder, attributes=dict(self.run))
         return Batch(path, rows, chunk, stage)
 
@@ -157,14 +177,17 @@ def is_store(folder: str | Path) -> bool:
 
 def describe(folder: str | Path) -> dict[str, Any]:
     """What a store says about its run. Raises OutputError for anything else."""
+    if not (Path(folder) / "zarr.json").exists():
+        raise OutputError(f"there is no unfinished run at {folder}; start one without --resume")
     try:
         attributes = dict(zarr.open_group(Path(folder), mode="r").attrs)
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise OutputError(f"{folder} holds no unfinished run ({type(problem).__name__}); start one without --resume") from None
+        raise OutputError(f"{Path(folder) / 'zarr.json'} is damaged ({type(problem).__name__}); remove {folder} and start anew") from None
     if attributes.get("format") != FORMAT:
-        raise OutputError(f"{folder} is no store of this version of sbical; start anew without --resume")
+        raise OutputError(f"{folder} is no store of this version of sbical; remove it and start anew")
     lost = [name for name in TOLD if name not in attributes]
-    lost += [] if "measured" in lost else sorted({"simulations", "seconds_per_simulation"} - set(attributes["measured"]))
+    measured: Any = attributes.get("measured", {})
+    lost += sorted({"simulations", "seconds_per_simulation"} - set(measured)) if "measured" not in lost else []
     if lost:
         raise OutputError(f"{folder} is damaged, it has lost {', '.join(lost)}; remove it and start anew")
     return attributes

@@ -158,6 +158,9 @@ def test_a_finished_run_keeps_no_store_and_an_unfinished_one_is_not_lost(
     assert cli.main([*line, "--resume"]) == 0
     assert (asked["store"], asked["resume"]) == (store, True)
     assert not store.exists()
+    (tmp_path / "run" / "provenance.json").write_text("{}", encoding="utf-8")
+    assert cli.main([*line, "--resume"]) == 2
+    assert "is finished, there is nothing to resume" in capsys.readouterr().err
     shutil.rmtree(tmp_path / "run")
     assert cli.main([*line, "--resume"]) == 2
     assert "no unfinished run" in capsys.readouterr().err

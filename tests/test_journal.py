@@ -112,6 +112,13 @@ def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
         Journal.resume(tmp_path / "missing", RUN)
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "thesis.txt").write_text("mine", encoding="utf-8")
+    (tmp_path / "empty").mkdir()
+    begun(tmp_path / "empty").add(part(0, 4))  # a folder that somebody made beforehand
+    assert is_store(tmp_path / "empty")
+    with pytest.raises(OutputError, match=r"thesis\.txt is a file"):
+        Journal.begin(tmp_path / "other" / "thesis.txt" / "store", RUN)
+    with pytest.raises(OutputError, match="the prior differ; what is held out differ"):
+        Journal.resume(tmp_path / "empty", {**RUN, "prior_sha256": "a", "holdout_sha256": "b"})
     with pytest.raises(OutputError, match="something else"):
         Journal.begin(tmp_path / "other", RUN)
     zarr.create_group(tmp_path / "damaged", attributes={"format": FORMAT, "began": "yesterday"})

@@ -120,6 +120,8 @@ class Calibrate(Inputs):
         from sbical import output
 
         folder = Path(self.output or f"runs/{_stem(self.simulator)}")
+        if self.resume and (folder / "provenance.json").is_file() and not output.unfinished(folder).exists():
+            raise OutputError(f"{folder} is finished, there is nothing to resume; leave --resume out to calibrate again (--overwrite)")
         output.check(folder, overwrite=self.overwrite)
         store, replaced = self._store(folder)
         simulator, prior, recordings, holdout = self.load()
