@@ -113,6 +113,7 @@ def run(
         replays = Replays(fitted.noisy, holdout, before, after)
     with runner.timed("checks"):
         verdict = judge(_evidence(intended, learned, draws, prior_draws, replays, (fitted, unseen), runner))
+    begun = () if held is None else ("began where an amortized calibration (the start) had its answer for these recordings",)
     origin = {"simulator": intended.simulator.name, **learned.figures}
     posterior = Posterior(
         intended.prior.names, intended.prior.units, draws, prior_draws, replays.predictive, origin, learned.statistics,
@@ -120,7 +121,7 @@ def run(
     return Calibration(
         simulator=intended.simulator, prior=intended.prior, experiment=intended.experiment, summary=learned.summary,
         estimator=learned.estimator, simulations=learned.trained_on, fresh=learned.fresh, posterior=posterior, verdict=verdict,
-        replays=replays, notes=(*intended.notes, *learned.notes), provenance=provenance(intended, runner),
+        replays=replays, notes=(*intended.notes, *learned.notes, *begun), provenance=provenance(intended, runner),
     )  # fmt: skip
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import datetime
 import hashlib
 import os
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -60,7 +59,7 @@ class Journal:
         """
         path = Path(folder)
         place = next(p for p in (path.absolute(), *path.absolute().parents) if p.exists())
-        if path.exists() is False and not (place.is_dir() and os.access(place, os.W_OK)):
+        if not path.exists() and not (place.is_dir() and os.access(place, os.W_OK)):
             raise OutputError(
                 f"no store can be made at {path}: {place} is {'read-only' if place.is_dir() else 'a file'}; choose another place"
             )
@@ -103,10 +102,6 @@ class Journal:
         if not (self.folder / "zarr.json").is_file():
             zarr.create_group(self.folder, attributes=dict(self.run))
         return Batch(path, rows, chunk, stage)
-
-    def remove(self) -> None:
-        """Delete the store: the run is finished."""
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,14 +189,12 @@ def describe(folder: str | Path) -> dict[str, Any]:
 
 
 def stages(folder: str | Path) -> dict[str, tuple[int, int, float]]:
-    """Simulations that are kept, those asked for, and the time [s] that they took, by stage.
+    """Simulations that are kept, those asked for, and the time [s] that they took, by stage in the order of the run.
 
     Raises OutputError if what is kept was damaged.
     """
     found: dict[str, tuple[int, int, float]] = {}
-    for path in sorted(Path(folder).iterdir()):
-        if not _created(path):
-            continue
+    for path in sorted(filter(_created, Path(folder).iterdir()), key=lambda p: (p / "status" / "zarr.json").stat().st_mtime_ns):
         with _reading(path):
             group = zarr.open_group(path, mode="r")
             stage, status = str(group.attrs["stage"]), _array(group, "status")[:]

@@ -121,6 +121,7 @@ def test_the_local_method_begins_where_an_amortized_answer_is(
     )  # fmt: skip
     assert not any("prior" in name for name in stages.done)
     assert any("region" in note for note in sharper.notes)
+    assert any("began where an amortized calibration" in note for note in sharper.notes)
     first = calibration.infer(recordings).posterior
     inside = sharper.prior.to_unconstrained(sharper.posterior.draws).std(0)
     assert np.median(inside / sharper.prior.to_unconstrained(first.draws).std(0)) < 1

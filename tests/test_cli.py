@@ -142,6 +142,10 @@ def test_calibrate_passes_everything_on_and_ends_with_the_results(
     assert f"results in {folder}: report.html, posterior.nc" in out
 
 
+def refused(*_: object, **__: object) -> None:
+    raise RecordingError("found out late")
+
+
 def test_a_finished_run_keeps_no_store_and_an_unfinished_one_is_not_lost(
     asked: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -167,6 +171,11 @@ def test_a_finished_run_keeps_no_store_and_an_unfinished_one_is_not_lost(
     zarr.create_group(store, attributes=told)
     assert cli.main([*line, "--overwrite", "--holdout", "nosuch.csv"]) == 2
     assert store.exists()  # a mistake costs no simulation
+    asked["calibration"].save = refused
+    assert cli.main([*line, "--overwrite"]) == 2
+    assert journal.describe(store)["began"] == "yesterday"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["run.unfinished"]
+    del asked["calibration"].save
     assert cli.main([*line, "--overwrite"]) == 0
     assert asked["resume"] is False
     assert not store.exists()

@@ -126,14 +126,10 @@ class Calibrate(Inputs):
         store, replaced = self._store(folder)
         simulator, prior, recordings, holdout = self.load()
         from sbical.calibrate import calibrate
-        from sbical.calibration import load_calibration
         from sbical.cli import show
         from sbical.progress import RichProgress
 
-        start = load_calibration(Path(self.start)) if self.start else None
-        if replaced:
-            shutil.rmtree(store)
-        with keeping(store):
+        with keeping(store, replaced=replaced):
             calibration = calibrate(
                 simulator,
                 prior,
@@ -150,7 +146,7 @@ class Calibrate(Inputs):
                 profiler_clock=self.profiler_clock,
                 store=store,
                 resume=self.resume,
-                start=start,
+                start=self.start or None,
             )
             calibration.save(folder, overwrite=self.overwrite)
         show.calibration(console, calibration, folder)
@@ -174,19 +170,30 @@ class Calibrate(Inputs):
 
 
 @contextmanager
-def keeping(store: Path) -> Iterator[None]:
-    """Delete the store once the run inside is finished; say how to go on where it is not."""
+def keeping(store: Path, *, replaced: bool) -> Iterator[None]:
+    """Delete the store once the run inside is finished; say how to go on where it is not.
+
+    A store that is to be ``replaced`` is put back where the run ends before it has anything of its own: a mistake costs no simulation.
+    """
     from sbical import journal
 
+    aside = store.with_name(f"{store.name}.replaced")
+    if replaced:
+        shutil.rmtree(aside, ignore_errors=True)
+        store.rename(aside)
     try:
         yield
-    except BaseException as problem:
-        if journal.is_store(store) and not isinstance(problem, journal.OtherRunError):
+    except (Exception, KeyboardInterrupt) as problem:
+        if replaced and not store.exists():
+            aside.rename(store)
+        elif journal.is_store(store) and not isinstance(problem, journal.OtherRunError):
             Console(stderr=True).print(
                 f"what was simulated is kept in {store}; the same command with --resume goes on from there",
                 markup=False, highlight=False, soft_wrap=True,
             )  # fmt: skip
         raise
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
     shutil.rmtree(store, ignore_errors=True)
 
 

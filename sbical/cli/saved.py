@@ -35,7 +35,7 @@ class Status:
             told, stages = journal.describe(store), journal.stages(store)
             lines = [f"{store}: unfinished, begun {told['began']}: {told['simulator']}, {told['method']}, seed {told['seed']}"]
             lines += [f"  {stage}: {kept} of {asked} simulations, {spent:.0f} s of work" for stage, (kept, asked, spent) in stages.items()]
-            lines.append(_left(told["measured"], sum(kept for kept, _, _ in stages.values())))
+            lines.append(_left(told["measured"], sum(kept for stage, (kept, _, _) in stages.items() if not stage.startswith("replay"))))
         else:
             told = output.finished(folder)
             lines = [f"{folder}: finished {told['created']}: {told['simulator']}, {told['method']}, {told['simulations']} simulations"]
