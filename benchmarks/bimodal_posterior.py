@@ -58,8 +58,9 @@ def truth(simulator: Simulator, prior: Prior, seed: int) -> tuple[float, np.ndar
 def main() -> None:
     parser = options(__doc__)
     parser.add_argument("--truths", type=int, default=10, help="how many robots (default 10)")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first robot")
     arguments = parser.parse_args()
-    seeds = range(1 if arguments.quick else arguments.truths)
+    seeds = range(arguments.first, arguments.first + (1 if arguments.quick else arguments.truths))
     simulator = sbical.load_simulator(ROBOT)
     prior = sbical.load_prior(ROBOT / "prior.toml").restricted(simulator.parameters)
     column, timer = prior.names.index("command_delay"), Timer()
