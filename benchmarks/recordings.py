@@ -93,6 +93,7 @@ def main() -> None:
     parser.add_argument("--rigs", nargs="+", choices=list(RIGS), default=list(RIGS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--simulations", type=int, help="simulations to spend instead of each rig's own number")
+    parser.add_argument("--keep", type=Path, help="folder to save every calibration in, as RIG-SEED")
     arguments = parser.parse_args()
     need(arguments.data)
     timer, results = Timer(), {}
@@ -105,6 +106,8 @@ def main() -> None:
                     rig = Rig(rig.simulator, rig.prior, rig.calibrate[:1], rig.holdout[:1], 1000)
                 count = arguments.simulations or rig.simulations
                 calibration, seconds = calibrate(rig, arguments.data, seed, count, client)
+                if arguments.keep:
+                    calibration.save(arguments.keep / f"{name}-{seed}")
                 runs.append(figures(calibration, seconds))
                 print(f"{name}, seed {seed}: {runs[-1]}\n{calibration.table()}\n{calibration.verdict}", flush=True)
             results[name] = median(runs)
