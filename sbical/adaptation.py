@@ -44,24 +44,25 @@ def adapt(components: Sequence[Component], seen: Sequence[Weighted], least: floa
         c = replace(c, share=max(share, least))
         if own.size > FEWEST * u.shape[1]:
             points, values = (np.concatenate([getattr(w, k)[w.origin == i] for w in seen]) for k in ("u", "log_target"))
-            learned = emulate(points, values, *own.moments(u))
-            c = c if learned is None else _follow(c, learned, u[own.resample(WALKERS, rng)], rng)
+            z, last = c.at.box.whitened(points), c.at.box.whitened(u)
+            learned = emulate(z, values + c.at.box.log_scale(z), *own.moments(last))
+            c = c if learned is None else _follow(c, learned, last[own.resample(WALKERS, rng)], rng)
         out.append(c)
     total = sum(c.share for c in out)
     return [replace(c, share=c.share / total) for c in out]
 
 
 def _follow(c: Component, learned: Emulator, start: np.ndarray, rng: np.random.Generator) -> Component:
-    """The component with a mixture and a sieve that follow the emulator; walkers start at ``start`` (n, d)."""
-    u = explore(learned, start, rng)
-    c = replace(c, mixture=_mixture(c.at.box.whitened(u), len(start), rng), moments=(u.mean(0), np.cov(u.T)), sieve=None)
+    """The component with a mixture and a sieve that follow the emulator; walkers start at whitened ``start`` (n, d)."""
+    walked = explore(learned, start, rng)
+    c = replace(c, mixture=_mixture(walked, len(start), rng), moments=(walked.mean(0), np.cov(walked.T)), sieve=None)
     u = c.propose(COUNTED, rng)
-    log_proposal = c.log_proposal(u, c.log_network(u))
-    own = Importance(learned(u) - log_proposal)
+    z, log_proposal, _ = c.log_proposal(u, c.log_network(u))
+    own = Importance(learned(z) - log_proposal)
     order = np.argsort(own.log_weights)
     certain = np.searchsorted(np.cumsum(own.weights[order]), 1 - CERTAIN)
     level = float(own.log_weights[order[min(certain, len(order) - 1)]])
-    accepted = float(np.exp(Sieve(learned, level).log_acceptance(u, log_proposal)).mean())
+    accepted = float(np.exp(Sieve(learned, level).log_acceptance(z, log_proposal)).mean())
     return replace(c, sieve=Sieve(learned, level, accepted))
 
 

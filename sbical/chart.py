@@ -1,7 +1,7 @@
 """A posterior estimator around one mode: an ensemble that learns where the parameters lie relative to their linear estimate.
 
-Coordinates are distances from the mode along the posterior's principal axes, in its standard deviations, less a linear regression on
-the summaries. What is left to the network is how the posterior differs from a Gaussian that moves with the estimate.
+Coordinates are distances from the mode (or its ridge) along the posterior's principal axes, in its standard deviations, less a linear
+regression on the summaries. What is left to the network is how the posterior differs from a Gaussian that moves with the estimate.
 """
 
 from __future__ import annotations
@@ -12,38 +12,34 @@ import numpy as np
 
 from sbical import estimator as estimators
 from sbical.estimator import Estimator
+from sbical.region import Box
 from sbical.training import Progress, Training
 
 
 @dataclass(frozen=True, eq=False)
 class Chart:
-    """``u = origin + factor @ (z + intercept + x @ slope)``: origin (d,), factor (d, d), intercept (d,), slope (k, d)."""
+    """``u = box.unwhitened(z + intercept + x @ slope)``: intercept (d,), slope (k, d)."""
 
-    origin: np.ndarray
-    factor: np.ndarray
+    box: Box
     intercept: np.ndarray
     slope: np.ndarray
 
     @classmethod
-    def fit(cls, u: np.ndarray, x: np.ndarray, origin: np.ndarray, factor: np.ndarray) -> Chart:
+    def fit(cls, u: np.ndarray, x: np.ndarray, box: Box) -> Chart:
         """Least squares on simulations: parameters u (n, d) and summaries x (n, k)."""
-        whitened = np.linalg.solve(factor, (u - origin).T).T
         design = np.column_stack([np.ones(len(x)), x])
-        solution = np.linalg.lstsq(design, whitened, rcond=None)[0]
-        return cls(origin, factor, solution[0], solution[1:])
+        solution = np.linalg.lstsq(design, box.whitened(u), rcond=None)[0]
+        return cls(box, solution[0], solution[1:])
 
-    def inside(self, u: np.ndarray, x: np.ndarray) -> np.ndarray:
-        """z (n, d) of u (n, d) given x (n, k) or (k,)."""
-        return np.linalg.solve(self.factor, (u - self.origin).T).T - self.intercept - x @ self.slope
+    def inside(self, u: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """z (n, d) of u (n, d) given x (n, k) or (k,), and log |du/dz| (n,)."""
+        whitened = self.box.whitened(u)
+        return whitened - self.intercept - x @ self.slope, self.box.log_scale(whitened)
 
     def outside(self, z: np.ndarray, x: np.ndarray) -> np.ndarray:
         """u of z (..., d), given x that broadcasts against it."""
-        return self.origin + (z + self.intercept + x @ self.slope) @ self.factor.T
-
-    @property
-    def log_scale(self) -> float:
-        """log |du/dz|."""
-        return float(np.linalg.slogdet(self.factor)[1])
+        whitened = z + self.intercept + x @ self.slope
+        return self.box.unwhitened(whitened.reshape(-1, z.shape[-1])).reshape(z.shape)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +55,11 @@ class ChartedEstimator:
 
     def log_prob_pairs(self, u: np.ndarray, x: np.ndarray) -> np.ndarray:
         """(n,) log density of each u (n, d) given the same row of x (n, k)."""
-        return self.estimator.log_prob_pairs(self.chart.inside(u, x), x) - self.chart.log_scale
+        z, log_scale = self.chart.inside(u, x)
+        return self.estimator.log_prob_pairs(z, x) - log_scale
 
 
-def fit(
-    u: np.ndarray, x: np.ndarray, origin: np.ndarray, factor: np.ndarray, *, seed: int, training: Training, progress: Progress | None = None
-) -> ChartedEstimator:
-    """Train on simulations around a mode: u (n, d) and summaries x (n, k). Raises what ``estimator.fit`` raises."""
-    chart = Chart.fit(u, x, origin, factor)
-    return ChartedEstimator(estimators.fit(chart.inside(u, x), x, seed=seed, training=training, progress=progress), chart)
+def fit(u: np.ndarray, x: np.ndarray, box: Box, *, seed: int, training: Training, progress: Progress | None = None) -> ChartedEstimator:
+    """Train on simulations in the box around a mode: u (n, d) and summaries x (n, k). Raises what ``estimator.fit`` raises."""
+    chart = Chart.fit(u, x, box)
+    return ChartedEstimator(estimators.fit(chart.inside(u, x)[0], x, seed=seed, training=training, progress=progress), chart)

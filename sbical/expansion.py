@@ -76,16 +76,43 @@ def _total(std: np.ndarray, step: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
+class Trace:
+    """Along the knots (m,) of the ridge of an ``axis``: initial errors (m, windows, k), derivatives by them (m, D, q), and the posterior's
+    ``density`` (m,) along the axis (log, up to a constant).
+    """
+
+    axis: int
+    knots: np.ndarray
+    errors: np.ndarray
+    by_error: np.ndarray
+    density: np.ndarray
+
+    def moments(self) -> tuple[float, float]:
+        """Mean and standard deviation along the axis."""
+        along = np.linspace(self.knots[0], self.knots[-1], 500)
+        weight = np.exp(np.interp(along, self.knots, self.density - self.density.max()))
+        mean = float(weight @ along / weight.sum())
+        return mean, float(np.sqrt(weight @ (along - mean) ** 2 / weight.sum()))
+
+    def shares(self, y: np.ndarray) -> np.ndarray:
+        """(n, m): weight of each knot in a linear interpolation at whitened y (n, d); the nearest knot's beyond the ends."""
+        held = np.clip(y[:, self.axis], self.knots[0], self.knots[-1])
+        return np.stack([np.interp(held, self.knots, row) for row in np.eye(len(self.knots))], axis=1)
+
+
+@dataclass(frozen=True, eq=False)
 class Expansion:
     """A point of the posterior and its surroundings.
 
-    ``at`` holds the point and the derivatives there, ``normal`` the precision, ``box`` what is simulated, ``summary`` the summary.
+    ``at`` holds the point and the derivatives there, ``normal`` the precision, ``box`` what is simulated, ``summary`` the summary;
+    ``traces`` belong to the box's ridges.
     """
 
     at: Fit
     normal: Normal
     box: Box
     summary: LinearSummary
+    traces: tuple[Trace, ...] = ()
 
     def propose(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Parameters (n, d) and initial errors (n, windows, k), both from the prior cut down to ``RADIUS`` around the point.
@@ -107,9 +134,29 @@ class Expansion:
     def follow(self, u: np.ndarray) -> np.ndarray:
         """(n, windows, k): the likeliest initial errors at parameters u (n, d), to first order."""
         target = self.normal.target
+        away, shares = self.away(u)
         errors = np.repeat(self.at.errors[None], len(u), 0)
-        errors[..., target.errors] += self.normal.follow((u - self.at.u)[:, target.motion])
+        for trace, share in zip(self.traces, shares, strict=True):
+            errors += np.einsum("nm,mwk->nwk", share, trace.errors - self.at.errors)
+        errors[..., target.errors] += self.normal.follow(away)
         return np.clip(errors, -FARTHEST, FARTHEST)
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (d,) and covariance (d, d) of the posterior in the box's whitened coordinates, as far as is known."""
+        mean, deviation = np.zeros(len(self.box.mode)), np.ones(len(self.box.mode))
+        for trace in self.traces:
+            mean[trace.axis], deviation[trace.axis] = trace.moments()
+        return mean, np.diag(deviation**2)
+
+    def away(self, u: np.ndarray) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Distance (n, p) of the parameters that move trajectories from the mode, or from its ridges, and the shares of the latter's knots,
+        each (n, m).
+        """
+        motion, y = self.normal.target.motion, self.box.whitened(u)
+        shares = [trace.shares(y) for trace in self.traces]
+        y[:, np.setdiff1d(range(y.shape[1]), [trace.axis for trace in self.traces])] = 0.0
+        foot = self.box.unwhitened(y) if self.traces else self.at.u
+        return (u - foot)[:, motion], shares
 
 
 def settle(problem: Problem, fit: Fit) -> tuple[np.ndarray, np.ndarray]:
@@ -181,7 +228,10 @@ def refit(problem: Problem, points: np.ndarray, errors: np.ndarray, near: Sequen
 
 
 def sensitivity(problem: Problem, at: Expansion) -> Callable[[np.ndarray], Sensitivity]:
-    """Effect of the initial errors near an expansion, to first order in the parameters: call it with parameters u (n, d)."""
+    """Effect of the initial errors near an expansion, to first order in the parameters: call it with parameters u (n, d).
+
+    Along ridges it is interpolated between their knots.
+    """
     target, normal = problem.target, at.normal
     p, base = len(target.motion), _by_window(problem, at.at.by_error)
     if not p:
@@ -196,12 +246,13 @@ def sensitivity(problem: Problem, at: Expansion) -> Callable[[np.ndarray], Sensi
     still = replace(target, motion=np.empty(0, int))
     _, bent = derivatives(problem.clean, still, points, np.repeat(at.at.errors[None], 2 * p, 0))
     slopes = np.nan_to_num((bent[0::2] - bent[1::2]) / (2 * reach[:, None, None]))
-    used = [_by_window(problem, s) for s in slopes]
+    changes = np.concatenate([slopes, *(trace.by_error - at.at.by_error for trace in at.traces)])
+    used = [_by_window(problem, s) for s in changes]
     per_window = [np.stack([u[w] for u in used]) for w in range(target.windows)]
 
     def at_parameters(u: np.ndarray) -> Sensitivity:
-        shift = np.linalg.solve(root, (u - at.at.u)[:, target.motion].T).T
-        return Sensitivity(base, per_window, shift)
+        away, shares = at.away(u)
+        return Sensitivity(base, per_window, np.concatenate([np.linalg.solve(root, away.T).T, *shares], 1))
 
     return at_parameters
 

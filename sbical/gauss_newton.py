@@ -114,12 +114,13 @@ def resolved(target: Target, by_u: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 def fit(
     clean: Clean, target: Target, starts: np.ndarray, errors: np.ndarray | None = None, *, iterations: int = 30, keep: float = np.inf,
-    known: float = np.inf, roughly: bool = False,
+    known: float = np.inf, roughly: bool = False, converged: float = CONVERGED,
 ) -> list[Fit]:  # fmt: skip
     """Fits from several starts (s, d) with initial errors (s, windows, k), by default none, best first.
 
     After ``PATIENCE`` iterations a start is given up that would, gaining as much in every iteration left as in the last, end ``keep``
-    nats behind the best one, or behind a ``known`` one. ``roughly``: by one-sided differences.
+    nats behind the best one, or behind a ``known`` one. ``roughly``: by one-sided differences. A start whose
+    last iteration gained less than ``converged`` nats has arrived.
     """
     first_errors = np.zeros((len(starts), target.windows, target.widths)) if errors is None else errors
     states = [_State(u, e) for u, e in zip(starts, first_errors, strict=True)]
@@ -131,7 +132,7 @@ def fit(
         active = [s for s in states if not s.done]
         if not active:
             break
-        _iterate(clean, target, active, roughly)
+        _iterate(clean, target, active, roughly, converged)
         best = min([known, *(s.merit for s in states)])
         for s in active:
             s.done |= number + 1 >= PATIENCE and s.merit - s.gained * (iterations - number - 1) > best + keep
@@ -182,7 +183,7 @@ def _derivatives(clean: Clean, target: Target, states: list[_State], roughly: bo
     return derivatives(clean, target, np.stack([s.u for s in states]), np.stack([s.errors for s in states]), steps, at)
 
 
-def _iterate(clean: Clean, target: Target, states: list[_State], roughly: bool) -> None:
+def _iterate(clean: Clean, target: Target, states: list[_State], roughly: bool, converged: float) -> None:
     """One damped step of every state: derivatives where it moved, then its trial steps, each in one batch."""
     moved = [s for s in states if s.by_u is None]
     if moved:
@@ -201,7 +202,7 @@ def _iterate(clean: Clean, target: Target, states: list[_State], roughly: bool) 
             _, s.damping, s.u, s.errors = trials[mine[best]]
             s.place(target, values[mine[best]])
             s.failures, s.damping = 0, max(s.damping, 1e-7)
-            if s.gained < CONVERGED:
+            if s.gained < converged:
                 s.done = True
             else:
                 s.by_u = s.by_error = None

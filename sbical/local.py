@@ -7,7 +7,7 @@ corrects what the network got wrong. If the weights say that the box was not the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -158,7 +158,7 @@ def _train(
             raise SimulationError("the simulations around a mode were not summarised")
         ok = simulated.ok
         with runner.timed("training"):
-            trained = chart.fit(u[ok], simulated.x[ok], mode.box.mode_u, mode.box.factor, seed=int(rng.integers(2**62)), training=training)
+            trained = chart.fit(u[ok], simulated.x[ok], mode.box, seed=int(rng.integers(2**62)), training=training)
         with runner.timed("likelihood"):
             starts = sensitivity(problem, mode)
         out.append(Component(mode, simulated, trained, mode.summary.row(observed), float(share), starts))
@@ -175,10 +175,13 @@ def _bent(runner: Runner, prior: Prior, problem: Problem, mode: Expansion, rng: 
 def _recentre(
     problem: Problem, components: Sequence[Component], trial: Weighted, names: Sequence[str]
 ) -> tuple[list[Expansion], np.ndarray]:
-    """Expansions where the weights say that the modes are, and the share of each."""
+    """Expansions where the weights say that the modes are, and the share of each; what follows a ridge stays where it is."""
     points, errors, covariances, shares = [], [], [], []
     for i, c in enumerate(components):
         u, local, share = trial.of(i)
+        shares.append(share)
+        if c.at.traces:
+            continue
         mean, covariance = c.at.at.u, c.at.box.factor @ c.at.box.factor.T
         if local.size > FEWEST * len(mean):
             mean, covariance = local.moments(u)
@@ -188,9 +191,11 @@ def _recentre(
         points.append(mean)
         errors.append(c.at.follow(mean[None])[0])
         covariances.append(covariance)
-        shares.append(share)
-    fits = refit(problem, np.stack(points), np.stack(errors), [c.at.at for c in components])
+    moved: Iterator[Expansion] = iter(())
+    if points:
+        fits = refit(problem, np.stack(points), np.stack(errors), [c.at.at for c in components if not c.at.traces])
+        moved = iter(expand(problem, fits, covariances, names))
+    again = [c.at if c.at.traces else next(moved) for c in components]
     kept = np.array(shares) > 1e-4
-    chosen = [f for f, k in zip(fits, kept, strict=True) if k]
     shares_kept = np.array(shares)[kept]
-    return expand(problem, chosen, [c for c, k in zip(covariances, kept, strict=True) if k], names), shares_kept / shares_kept.sum()
+    return [e for e, k in zip(again, kept, strict=True) if k], shares_kept / shares_kept.sum()

@@ -13,9 +13,11 @@ from sbical.chart import Chart, ChartedEstimator
 from sbical.errors import OutputError
 from sbical.estimator import from_state, read_state, write_state
 from sbical.linear_summary import LinearSummary
+from sbical.region import Box
+from sbical.ridge import Ridge
 
 #: Layout of a local estimator.pt.
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,7 @@ class LocalEstimator:
         """Plain tensors and values. Raises OutputError if the file cannot be written."""
         parts = []
         for p in self.parts:
-            chart = {f.name: torch.tensor(getattr(p.estimator.chart, f.name)) for f in fields(Chart)}
+            chart = _chart_state(p.estimator.chart)
             arrays = {f.name: torch.tensor(getattr(p.summary, f.name)) for f in fields(LinearSummary) if f.name != "labels"}
             parts.append(
                 {
@@ -69,5 +71,18 @@ def load_local_estimator(path: str | Path) -> LocalEstimator:
 def _part(item: dict[str, Any], path: str | Path) -> Part:
     arrays = {name: value.numpy() for name, value in item["summary"].items()}
     summary = LinearSummary(**arrays, labels=tuple(item["labels"]))
-    chart = Chart(**{name: value.numpy() for name, value in item["chart"].items()})
-    return Part(item["share"], summary, item["x_o"].numpy(), ChartedEstimator(from_state(item["estimator"], path), chart))
+    estimator = ChartedEstimator(from_state(item["estimator"], path), _chart(item["chart"]))
+    return Part(item["share"], summary, item["x_o"].numpy(), estimator)
+
+
+def _chart_state(chart: Chart) -> dict[str, Any]:
+    """Plain tensors."""
+    box = {f.name: torch.tensor(getattr(chart.box, f.name)) for f in fields(Box) if f.name != "ridges"}
+    ridges = [{f.name: torch.tensor(getattr(ridge, f.name)) for f in fields(Ridge)} for ridge in chart.box.ridges]
+    return {"box": box, "ridges": ridges, "intercept": torch.tensor(chart.intercept), "slope": torch.tensor(chart.slope)}
+
+
+def _chart(state: dict[str, Any]) -> Chart:
+    ridges = tuple(Ridge(int(r["axis"]), *(r[name].numpy() for name in ("knots", "offset", "root"))) for r in state["ridges"])
+    box = Box(**{name: value.numpy() for name, value in state["box"].items()}, ridges=ridges)
+    return Chart(box, state["intercept"].numpy(), state["slope"].numpy())

@@ -9,6 +9,7 @@ import numpy as np
 
 from sbical.expansion import Expansion, Problem, expand, settle
 from sbical.gauss_newton import Fit, Normal, fit, merit
+from sbical.tracing import on_ridge, traced
 
 #: Starts that are followed, and how many of these to the end.
 STARTS, FINALISTS = 8, 4
@@ -46,7 +47,14 @@ def find_modes(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray, names: 
     shares = np.exp(evidence[evidence > evidence.max() - NEGLIGIBLE] - evidence.max())
     settled = [settle(problem, f) for f in kept]
     moved = [Fit(u, f.errors, f.clean, f.noise, f.merit, f.by_u, f.by_error) for f, (u, _) in zip(kept, settled, strict=True)]
-    return expand(problem, moved, [c for _, c in settled], names), shares / shares.sum()
+    modes: list[Expansion] = []
+    own: list[float] = []
+    for expansion, share in zip(expand(problem, moved, [c for _, c in settled], names), shares, strict=True):
+        # a fit that stopped on its way along a ridge is no mode of its own
+        if not any(on_ridge(other, expansion.at.u, SAME) for other in modes):
+            modes.append(traced(problem, expansion))
+            own.append(float(share))
+    return modes, np.array(own) / sum(own)
 
 
 def _followed(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray) -> list[Fit]:

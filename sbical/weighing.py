@@ -34,7 +34,8 @@ LEAST_ACCEPTANCE = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Sieve:
-    """Turns draws down by their emulated log posterior less the proposal's log density; ``level`` and above are accepted for certain.
+    """Turns draws down by their emulated log posterior less the proposal's log density, both in whitened coordinates; ``level`` and above
+    are accepted for certain.
 
     ``accepted`` is the share of all draws that pass.
     """
@@ -43,9 +44,9 @@ class Sieve:
     level: float
     accepted: float = 1.0
 
-    def log_acceptance(self, u: np.ndarray, log_proposal: np.ndarray) -> np.ndarray:
-        """(n,) log probability that a draw u (n, d) is accepted."""
-        return np.clip(self.emulator(u) - log_proposal - self.level, np.log(LEAST_ACCEPTANCE), 0.0)
+    def log_acceptance(self, z: np.ndarray, log_proposal: np.ndarray) -> np.ndarray:
+        """(n,) log probability that a draw z (n, d) is accepted."""
+        return np.clip(self.emulator(z) - log_proposal - self.level, np.log(LEAST_ACCEPTANCE), 0.0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,8 +54,8 @@ class Component:
     """A mode with what was simulated there, its trained estimator, the recordings' summary x_o (k,), its share of draws, and what
     errors of the ``starts`` do there, see ``expansion.sensitivity``.
 
-    Once weights have been seen: a ``mixture`` in the mode's whitened coordinates, and ``moments``, mean (d,) and covariance (d, d); with
-    ``sieve``, draws that the emulated posterior holds for unlikely are turned down.
+    Once weights have been seen: a ``mixture`` in the mode's whitened coordinates, and ``moments`` there, mean (d,) and covariance (d, d);
+    with ``sieve``, draws that the emulated posterior holds for unlikely are turned down.
     """
 
     at: Expansion
@@ -69,9 +70,8 @@ class Component:
 
     @cached_property
     def tail(self) -> Any:
-        """A heavy-tailed density around the mode."""
-        factor = self.at.box.factor
-        mean, covariance = self.moments or (self.at.box.mode_u, factor @ factor.T)
+        """A heavy-tailed density around the mode, in its whitened coordinates."""
+        mean, covariance = self.moments or self.at.moments()
         return multivariate_t(loc=mean, shape=WIDTH * covariance, df=DEGREES, allow_singular=True)  # pyright: ignore[reportArgumentType]
 
     def parts(self) -> tuple[float, float, float]:
@@ -85,7 +85,7 @@ class Component:
         kept, count = [np.empty((0, len(self.at.at.u)))], 0
         while count < n:
             u = self.propose(int(1.2 * (n - count) / self.sieve.accepted) + 10, rng)
-            log_acceptance = self.sieve.log_acceptance(u, self.log_proposal(u, self.log_network(u)))
+            log_acceptance = self.sieve.log_acceptance(*self.log_proposal(u, self.log_network(u))[:2])
             kept.append(u[np.log(rng.uniform(size=len(u))) < log_acceptance])
             count += len(kept[-1])
         return np.concatenate(kept)[:n]
@@ -98,9 +98,9 @@ class Component:
             drawn.append(self.estimator.sample_many(self.x_o[None], network, int(rng.integers(2**62)))[0])
         if mixture and self.mixture is not None:
             self.mixture.random_state = int(rng.integers(2**31))
-            drawn.append(self.at.box.mode_u + self.mixture.sample(mixture)[0] @ self.at.box.factor.T)
+            drawn.append(self.at.box.unwhitened(self.mixture.sample(mixture)[0]))
         if tail:
-            drawn.append(self.tail.rvs(tail, random_state=rng).reshape(tail, -1))
+            drawn.append(self.at.box.unwhitened(self.tail.rvs(tail, random_state=rng).reshape(tail, -1)))
         return rng.permutation(np.concatenate(drawn))
 
     def log_network(self, u: np.ndarray) -> np.ndarray:
@@ -109,17 +109,20 @@ class Component:
 
     def log_prob(self, u: np.ndarray, log_network: np.ndarray) -> np.ndarray:
         """(n,) log density of ``sample`` at u (n, d)."""
-        out = self.log_proposal(u, log_network)
-        return out if self.sieve is None else out + self.sieve.log_acceptance(u, out) - np.log(self.sieve.accepted)
+        z, out, log_scale = self.log_proposal(u, log_network)
+        if self.sieve is not None:
+            out = out + self.sieve.log_acceptance(z, out) - np.log(self.sieve.accepted)
+        return out - log_scale
 
-    def log_proposal(self, u: np.ndarray, log_network: np.ndarray) -> np.ndarray:
-        """(n,) log density of ``_propose`` at u (n, d)."""
+    def log_proposal(self, u: np.ndarray, log_network: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Whitened coordinates z (n, d) of u (n, d), log density (n,) of ``propose`` in these, and log |du/dz| (n,)."""
         network, mixture, tail = self.parts()
-        out = np.logaddexp(log_network + np.log(network), np.atleast_1d(self.tail.logpdf(u)) + np.log(tail))
+        z = self.at.box.whitened(u)
+        log_scale = self.at.box.log_scale(z)
+        out = np.logaddexp(log_network + log_scale + np.log(network), np.atleast_1d(self.tail.logpdf(z)) + np.log(tail))
         if self.mixture is not None:
-            scale = np.linalg.slogdet(self.at.box.factor)[1]
-            out = np.logaddexp(out, self.mixture.score_samples(self.at.box.whitened(u)) - scale + np.log(mixture))
-        return out
+            out = np.logaddexp(out, self.mixture.score_samples(z) + np.log(mixture))
+        return z, out, log_scale
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,16 @@ from sbical.errors import OutputError
 from sbical.estimator import fit
 from sbical.linear_summary import LinearSummary
 from sbical.local_estimator import LocalEstimator, Part, load_local_estimator
+from sbical.region import Box
+from sbical.ridge import Ridge
 from sbical.training import Training
 
 #: its stubs do not know frozen distributions
 stats: Any = scipy.stats
 TINY = Training(members=1, trunk=(16,), head=16, steps=150)
-ORIGIN, FACTOR = np.array([3.0, -20.0]), np.array([[0.1, 0.0], [0.5, 2.0]])
+ORIGIN, SPREAD = np.array([3.0, -20.0]), np.array([0.1, 2.0])
+BOX = Box.around(ORIGIN, np.array([[0.01, 0.05], [0.05, 4.25]]), np.array([2.9, -19.0]), SPREAD, 4.0)
+FACTOR = BOX.factor
 #: whitened parameters z ~ N(0, I), summaries x = z + N(0, 0.5^2 I): the posterior is N(0.8 x, 0.2 I)
 NOISE = 0.5
 
@@ -44,7 +49,7 @@ def summary() -> LinearSummary:
 
 @pytest.fixture(scope="module")
 def charted() -> ChartedEstimator:
-    return chart.fit(*simulated(2000), ORIGIN, FACTOR, seed=0, training=TINY)
+    return chart.fit(*simulated(2000), BOX, seed=0, training=TINY)
 
 
 @pytest.fixture(scope="module")
@@ -55,12 +60,13 @@ def local(charted: ChartedEstimator) -> LocalEstimator:
 
 def test_chart_is_the_regression_and_its_inverse() -> None:
     u, x = simulated(4000)
-    found = Chart.fit(u, x, ORIGIN, FACTOR)
+    found = Chart.fit(u, x, BOX)
     np.testing.assert_allclose(found.slope, 0.8 * np.eye(2), atol=0.03)
     np.testing.assert_allclose(found.intercept, 0.0, atol=0.03)
-    np.testing.assert_allclose(found.inside(u, x).std(0), np.sqrt(0.2), rtol=0.05)
-    np.testing.assert_allclose(found.outside(found.inside(u, x), x), u, rtol=1e-10)
-    assert found.log_scale == pytest.approx(np.log(0.1 * 2.0))
+    z, log_scale = found.inside(u, x)
+    np.testing.assert_allclose(z.std(0), np.sqrt(0.2), rtol=0.05)
+    np.testing.assert_allclose(found.outside(z, x), u, rtol=1e-10)
+    np.testing.assert_allclose(log_scale, 0.5 * np.log(0.01 * 4.25 - 0.05**2))
 
 
 def test_density_and_draws_are_the_posteriors(charted: ChartedEstimator) -> None:
@@ -91,6 +97,15 @@ def test_a_saved_estimator_reads_back_the_same(local: LocalEstimator, tmp_path: 
         x = np.random.default_rng(5).normal(size=8)
         np.testing.assert_array_equal(a.summary.row(x), b.summary.row(x))
         np.testing.assert_array_equal(a.estimator.sample_many(a.x_o[None], 10, 0), b.estimator.sample_many(b.x_o[None], 10, 0))
+
+
+def test_a_saved_ridge_reads_back_the_same(charted: ChartedEstimator, tmp_path: Path) -> None:
+    ridge = Ridge(1, np.arange(-2.0, 3.0), np.stack([[s**2, 0.0] for s in range(-2, 3)]), np.repeat(np.eye(2)[None], 5, 0))
+    bent = ChartedEstimator(charted.estimator, replace(charted.chart, box=replace(BOX, ridges=(ridge,))))
+    local = LocalEstimator((Part(1.0, summary(), np.array([0.4, -0.2]), bent),))
+    local.save(tmp_path / "estimator.pt")
+    u, _ = simulated(50, seed=4)
+    np.testing.assert_array_equal(load_local_estimator(tmp_path / "estimator.pt").log_prob(u), local.log_prob(u))
 
 
 def test_foreign_files_are_refused(tmp_path: Path) -> None:
@@ -133,7 +148,7 @@ def test_another_layout_is_named(local: LocalEstimator, tmp_path: Path) -> None:
     local.save(path)
     content = torch.load(path, weights_only=True)
     torch.save({**content, "format": 99}, path)
-    with pytest.raises(OutputError, match=r"has layout 99, this sbical reads layout 1"):
+    with pytest.raises(OutputError, match=r"has layout 99, this sbical reads layout 2"):
         load_local_estimator(path)
 
 
