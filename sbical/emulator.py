@@ -31,7 +31,9 @@ STEPS = 15
 
 @dataclass(frozen=True, eq=False)
 class Emulator:
-    """``process`` of whitened coordinates z = ``root^-1 (u - mean)``, around a Gaussian: mean (d,), root (d, d)."""
+    """``process`` of whitened coordinates z = ``root^-1 (u - mean)``, around a Gaussian: mean (d,), root (d, d). Which coordinates u are is
+    up to whoever learns: those of the box, which follow a ridge.
+    """
 
     process: GaussianProcessRegressor
     mean: np.ndarray
@@ -44,7 +46,7 @@ class Emulator:
 
 
 def emulate(u: np.ndarray, log_target: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> Emulator | None:
-    """From draws u (n, d) and their log posterior (n,), near a mode with this mean (d,) and covariance (d, d); None if they are too few."""
+    """From draws u (n, d) and their log posterior density (n,), near a mode with this mean (d,) and covariance (d, d); None if they are too few."""
     root = np.linalg.cholesky(covariance + 1e-12 * np.diag(np.diag(covariance)))
     kept = np.flatnonzero(log_target > log_target.max() - DEEPEST)
     if len(kept) < LEAST:
