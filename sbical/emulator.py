@@ -46,7 +46,7 @@ class Emulator:
 
 
 def emulate(u: np.ndarray, log_target: np.ndarray, mean: np.ndarray, covariance: np.ndarray) -> Emulator | None:
-    """From draws u (n, d) and their log posterior density (n,), near a mode with this mean (d,) and covariance (d, d); None if they are too few."""
+    """From draws u (n, d) and their log density (n,), near a mode with this mean (d,) and covariance (d, d); None if they are too few."""
     root = np.linalg.cholesky(covariance + 1e-12 * np.diag(np.diag(covariance)))
     kept = np.flatnonzero(log_target > log_target.max() - DEEPEST)
     if len(kept) < LEAST:

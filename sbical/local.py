@@ -2,7 +2,8 @@
 
 Prior draws near the recordings start Gauss-Newton; around every mode that matters the prior is cut down to a box in which the motion is
 nearly linear, bent along the posterior's ridge if it has one; a small network learns the posterior there from linear summaries; its draws
-are weighted by the explicit likelihood, which corrects what the network got wrong. If the weights say that the box was not the right one, they say where the next one should be.
+are weighted by the explicit likelihood, which corrects what the network got wrong. If the weights say that the box was not the right one,
+they say where the next one should be.
 """
 
 from __future__ import annotations
