@@ -62,7 +62,8 @@ def on_ridge(at: Expansion, u: np.ndarray, nearer: float) -> bool:
 class _Local:
     """The problem in an expansion's whitened coordinates; ``columns`` are those along which trajectories move.
 
-    The prior is no Gaussian there, so it is measured: what is simulated begins with the prior's standard coordinates, observed as 0 with a standard deviation of 1.
+    The prior is no Gaussian there, so it is measured: what is simulated begins with the prior's standard coordinates, observed as 0 with a
+    standard deviation of 1.
     """
 
     problem: Problem
