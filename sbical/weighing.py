@@ -82,7 +82,7 @@ class Component:
         """(n, d) draws of unconstrained parameters."""
         if self.sieve is None:
             return self.propose(n, rng)
-        kept, count = [np.empty((0, len(self.at.at.u)))], 0
+        kept, count = [np.empty((0, len(self.at.box.mode)))], 0
         while count < n:
             u = self.propose(int(1.2 * (n - count) / self.sieve.accepted) + 10, rng)
             log_acceptance = self.sieve.log_acceptance(*self.log_proposal(u, self.log_network(u))[:2])
@@ -93,7 +93,7 @@ class Component:
     def propose(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """(n, d) draws before any is turned down, in random order."""
         network, mixture, tail = rng.multinomial(n, self.parts()).tolist()
-        drawn = [np.empty((0, len(self.at.at.u)))]
+        drawn = [np.empty((0, len(self.at.box.mode)))]
         if network:
             drawn.append(self.estimator.sample_many(self.x_o[None], network, int(rng.integers(2**62)))[0])
         if mixture and self.mixture is not None:

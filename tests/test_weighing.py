@@ -1,16 +1,19 @@
-"""Pooled batches of several proposals, on Gaussians."""
+"""Pooled batches of several proposals, on Gaussians; and what a component says of its own draws where the posterior is bent."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import norm
+from sklearn.mixture import GaussianMixture
 
 from sbical.importance import Importance
-from sbical.weighing import Weighted, pool
+from sbical.region import Box
+from sbical.ridge import Ridge
+from sbical.weighing import Component, Sieve, Weighted, pool
 
 EVIDENCE = -7.0
 N = 4000
@@ -50,3 +53,54 @@ def test_pooled_draws_are_of_one_mixture() -> None:
 def test_one_batch_keeps_its_weights() -> None:
     one = batch(1.3, 2)
     np.testing.assert_allclose(pool([one]).importance.log_weights, one[1].importance.log_weights)
+
+
+KNOTS = np.linspace(-4.0, 4.0, 9)
+BENT = Box.around(np.zeros(2), np.diag([1e-4, 0.25]), np.zeros(2), np.ones(2), 4.0)
+BENT = replace(BENT, ridges=(Ridge(1, KNOTS, np.stack([30 * KNOTS**2, 0 * KNOTS], 1), np.repeat(np.eye(2)[None], 9, 0)),))
+
+
+class Mode:
+    """Stands in for an expansion at the origin."""
+
+    box = BENT
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        return np.zeros(2), np.eye(2)
+
+
+class Wide:
+    """Stands in for a network: N(0, 1.2^2 I) in whitened coordinates."""
+
+    def sample_many(self, x: np.ndarray, n: int, seed: int) -> np.ndarray:
+        return BENT.unwhitened(1.2 * np.random.default_rng(seed).normal(size=(n, 2)))[None]
+
+    def log_prob_pairs(self, u: np.ndarray, x: np.ndarray) -> np.ndarray:
+        z = BENT.whitened(u)
+        return norm.logpdf(z, 0, 1.2).sum(1) - BENT.log_scale(z)
+
+
+def component(*, adapted: bool) -> Component:
+    parts: Any = {"at": Mode(), "simulated": None, "estimator": Wide(), "x_o": np.zeros(1), "share": 1.0, "starts": None}
+    if not adapted:
+        return Component(**parts)
+    mixture = GaussianMixture(1, random_state=0).fit(np.random.default_rng(0).normal(size=(500, 2)))
+    emulator: Any = lambda z: norm.logpdf(z).sum(1)  # noqa: E731
+    full = Component(**parts, mixture=mixture, moments=(np.zeros(2), np.eye(2)))
+    u = full.propose(200_000, np.random.default_rng(1))
+    z, log_proposal, _ = full.log_proposal(u, full.log_network(u))
+    accepted = float(np.exp(Sieve(emulator, 0.5).log_acceptance(z, log_proposal)).mean())
+    return replace(full, sieve=Sieve(emulator, 0.5, accepted))
+
+
+@pytest.mark.parametrize("adapted", [False, True])
+def test_along_a_ridge_draws_have_the_density_that_they_are_weighted_by(adapted: bool) -> None:
+    """The evidence of a normalised density is one, whatever the proposal, if its density is right."""
+    proposal = component(adapted=adapted)
+    u = proposal.sample(N, np.random.default_rng(2))
+    z = BENT.whitened(u)
+    assert np.abs(u[:, 0]).max() > 50 * 0.01  # far off the straight box
+    target = norm.logpdf(z, 0.1, 0.9).sum(1) - BENT.log_scale(z)
+    own = Importance(target - proposal.log_prob(u, proposal.log_network(u)))
+    assert own.efficiency > 0.5
+    assert own.log_evidence == pytest.approx(0.0, abs=4 * own.evidence_error)
