@@ -15,14 +15,14 @@ from sbical.expansion import Expansion, Problem, Trace
 from sbical.gauss_newton import Clean, Fit, Normal, Target, fit, merit
 from sbical.ridge import Ridge
 
-#: Axes that are followed, the longest first. A second one was tried on the benchmark with two delays and never gained anything.
-MOST = 1
 #: How far the axes are tried [posterior standard deviations], what a bend must add to the parabola there, and what a tail, which also needs
 #: a longer box, must lack [nats].
 TRIED, BENT, FLAT = 2.0, 1.0, 1.0
 #: Points of a ridge to each side at most, and their distance [posterior standard deviations]: twice as far after each step that lost less
 #: than this [nats].
 POINTS, STEP, LEVEL = 8, 1.0, 0.75
+#: A spline goes through at least so many.
+FEWEST = 4
 #: A ridge ends where it is this much below its top [nats], or so far from the middle of the prior [standard deviations].
 DEPTH, EDGE = 9.0, 4.5
 #: Iterations of the fit of one point, and the gain that ends it [nats].
@@ -36,17 +36,14 @@ WIDER = 30.0
 
 
 def traced(problem: Problem, at: Expansion) -> Expansion:
-    """The expansion in a box that follows its ridges, if it has any that bend."""
-    for _ in range(MOST):
-        local = _Local.of(problem, at)
-        axis = local.most_bent()
-        if axis is None:
-            break
-        bent = local.along(axis)
-        if local.gained(bent) < GAINED:
-            break
-        at = bent
-    return at
+    """The expansion in a box that follows its ridge, if it has one that bends.
+
+    A second ridge on top was tried on the benchmark with two delays, and never gained anything.
+    """
+    local = _Local.of(problem, at)
+    axis = local.most_bent()
+    bent = None if axis is None else local.along(axis)
+    return at if bent is None or local.gained(bent) < GAINED else bent
 
 
 def on_ridge(at: Expansion, u: np.ndarray, nearer: float) -> bool:
@@ -95,8 +92,7 @@ class _Local:
 
     def most_bent(self) -> int | None:
         """The longest axis along which the posterior leaves its parabola: a shorter one that is cut off by a long one looks bent too."""
-        taken = [r.axis for r in self.at.box.ridges]
-        columns = np.setdiff1d(self.columns, taken)
+        columns = self.columns
         if not len(columns):
             return None
         both = np.concatenate([columns, columns])
@@ -136,11 +132,14 @@ class _Local:
         y, deviation = at.box.whitened(u), np.sqrt(np.diag(covariance))
         return -0.5 * (((y - mean) / deviation)[:, self.columns] ** 2).sum(1) - np.log(deviation).sum() - at.box.log_scale(y)
 
-    def along(self, axis: int) -> Expansion:
-        """The expansion with a box that follows one more ridge."""
+    def along(self, axis: int) -> Expansion | None:
+        """The expansion with a box that follows the ridge of an axis; None if too few points of it could be simulated."""
         rest = np.setdiff1d(self.columns, [axis])
         target = self.target(rest)
-        points = _refined(self.clean, target, axis, _walked(self.clean, target, axis, self._start()), self.at)
+        start = replace(self.at.at, u=np.zeros(len(self.at.box.mode)))
+        points = _refined(self.clean, target, axis, _walked(self.clean, target, axis, start))
+        if len(points) < FEWEST:
+            return None
         ridge = _ridge(target, axis, points)
         box, middle = self.at.box, float(self.at.box.axes[:, axis] @ self.at.box.mode)
         low, high = box.low.copy(), box.high.copy()
@@ -151,13 +150,13 @@ class _Local:
         trace = Trace(axis, ridge.knots, np.stack([f.errors for f in points]), np.stack([f.by_error[p:] for f in points]), density)
         return replace(self.at, box=replace(box, low=low, high=high, ridges=(*box.ridges, ridge)), traces=(*self.at.traces, trace))
 
-    def _start(self) -> Fit:
-        return replace(self.at.at, u=np.zeros(len(self.at.box.mode)))
-
 
 def _walked(clean: Clean, target: Target, axis: int, start: Fit) -> list[Fit]:
     """Optima of all other coordinates at positions along the axis, ascending, from the mode to both sides."""
-    (middle,) = _fitted(clean, target, [start.u], [start])
+    found = _fitted(clean, target, [start.u], [start])
+    if not found:
+        return []
+    middle = found[0]
     sides: dict[int, list[Fit]] = {-1: [middle], 1: [middle]}
     steps, top, going = {-1: STEP, 1: STEP}, middle.merit, [-1, 1]
     for _ in range(POINTS):
@@ -194,10 +193,10 @@ def _onwards(past: list[Fit], axis: int, step: float) -> np.ndarray:
     return out
 
 
-def _refined(clean: Clean, target: Target, axis: int, points: list[Fit], at: Expansion) -> list[Fit]:
+def _refined(clean: Clean, target: Target, axis: int, points: list[Fit]) -> list[Fit]:
     """More points where a curve through the others misses one."""
     for _ in range(CLOSER):
-        if len(points) < 5:
+        if len(points) <= FEWEST:
             break
         top = min(f.merit for f in points)
         gaps: set[int] = set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -100,6 +101,15 @@ def test_a_straight_posterior_is_left_alone() -> None:
     posed = problem(0.0)
     straight = expansion(posed)
     assert traced(posed, straight) is straight
+
+
+def test_a_ridge_that_cannot_be_simulated_is_not_followed() -> None:
+    posed = problem(1.0)
+    straight = expansion(posed)
+    # the axis is tried at u1 = ±0.31, where it bends; the first points of the ridge lie at ±0.16
+    hole = lambda u: (np.abs(u[:, 1:2]) > 0.1) & (np.abs(u[:, 1:2]) < 0.25)  # noqa: E731
+    broken = replace(posed, clean=lambda u, errors: np.where(hole(u), np.nan, posed.clean(u, errors)))
+    assert traced(broken, straight) is straight
 
 
 def test_initial_errors_follow_the_ridge() -> None:
