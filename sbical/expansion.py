@@ -17,7 +17,7 @@ from sbical.gauss_newton import FARTHEST, Clean, Fit, Normal, Target, derivative
 from sbical.linear_summary import LinearSummary, linear_summary
 from sbical.noise import NoiseModel, Sensitivity
 from sbical.region import Box
-from sbical.summary import flatten
+from sbical.rollout import flatten
 
 #: Half-width of what is simulated around a mode [posterior standard deviations]: wider, the motion bends too much for a linear
 #: summary; narrower, the tails are never seen. On the six-parameter servo 4 gave 1.5 to 3 times the efficiency of 6.

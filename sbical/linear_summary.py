@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from sbical.gauss_newton import Fit, Normal, Target
-from sbical.rollout import Trajectories
-from sbical.summary import flatten
+from sbical.rollout import Trajectories, flatten
 
 #: Components of what is left over: at most so many, and only if they vary by more than this share of the noise (variance).
 MOST_BENDS, LEAST_BEND = 24, 0.02

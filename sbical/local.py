@@ -23,9 +23,9 @@ from sbical.modes import find_modes
 from sbical.noise import NoiseModel
 from sbical.plan import Plan
 from sbical.prior import Prior
+from sbical.rollout import flatten
 from sbical.route import DRAWS, FRESH, Learned, Ranked
 from sbical.runner import Runner, enough
-from sbical.summary import flatten
 from sbical.training import Training
 from sbical.weighing import Component, Weighted, pool, weigh
 

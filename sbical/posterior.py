@@ -11,34 +11,12 @@ from typing import Any
 import dask.config
 import numpy as np
 import xarray as xr
-from scipy.special import ndtri
 
 from sbical.errors import OutputError
 from sbical.replay import Replay, WindowReplay
+from sbical.statistics import central_interval, contraction
 
 FORMAT = 1
-
-
-def prior_scores(prior: np.ndarray, values: np.ndarray) -> np.ndarray:
-    """Where values lie within the prior, in standard deviations of it: Φ⁻¹(F(value)), F the prior's marginal CDF.
-
-    ``prior`` (N, d) draws, ``values`` (n, d) in the same units, returns (n, d). The prior itself scores N(0, 1) per
-    parameter, whatever its units or shape, so scores of different parameters compare. Limited to the N draws: nothing
-    scores beyond ±Φ⁻¹(1 - 1/2N).
-    """
-    n = len(prior)
-    levels = (np.arange(n) + 0.5) / n
-    columns = [np.interp(values[:, i], np.sort(prior[:, i]), levels) for i in range(prior.shape[1])]
-    return ndtri(np.stack(columns, axis=1))
-
-
-def contraction(prior: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """(d,): 1 - Var(posterior)/Var(prior) of the prior scores: 0 nothing learned, 1 known exactly.
-
-    ``prior`` (N, d) and ``draws`` (n, d) in the same units. Posterior contraction of Schad, Betancourt and Vasishth
-    2021, taken in scores so that a log-uniform prior counts decades rather than the upper end of its range.
-    """
-    return 1 - np.var(prior_scores(prior, draws), axis=0) / np.var(prior_scores(prior, prior), axis=0)
 
 
 @dataclass(frozen=True)
@@ -78,11 +56,11 @@ class Posterior:
 
     def interval(self, mass: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """(d,), (d,): central range of each parameter that holds ``mass`` of its draws [SI]."""
-        return _central(self.draws, mass)
+        return central_interval(self.draws, mass)
 
     def prior_interval(self, mass: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """(d,), (d,): the same range of the prior [SI]."""
-        return _central(self.prior, mass)
+        return central_interval(self.prior, mass)
 
     def contraction(self) -> np.ndarray:
         """(d,): see ``contraction``."""
@@ -171,11 +149,6 @@ class Posterior:
         variables = {name: (("chain", "draw"), values[None], {"units": unit}) for name, (values, unit) in columns.items()}
         n = len(next(iter(columns.values()))[0])
         return xr.Dataset(variables, coords={"chain": [0], "draw": np.arange(n)}, attrs={"sample_dims": ["chain", "draw"]})
-
-
-def _central(draws: np.ndarray, mass: float) -> tuple[np.ndarray, np.ndarray]:
-    low, high = np.quantile(draws, [(1 - mass) / 2, (1 + mass) / 2], axis=0)
-    return low, high
 
 
 def _matrix(dataset: xr.Dataset, names: tuple[str, ...]) -> np.ndarray:

@@ -15,6 +15,7 @@ from sbical.exports import ranges, table
 from sbical.exports.base import FieldRange, SignalRole
 from sbical.families.base import ConditionRef
 from sbical.simulator import NamedWrite, Simulator
+from sbical.statistics import central_interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,12 +94,12 @@ class Randomization:
     @property
     def low(self) -> np.ndarray:
         """(d,): lower ends of the central ranges [SI]."""
-        return np.quantile(self.draws, (1 - self.mass) / 2, axis=0)
+        return central_interval(self.draws, self.mass)[0]
 
     @property
     def high(self) -> np.ndarray:
         """(d,): upper ends of the central ranges [SI]."""
-        return np.quantile(self.draws, (1 + self.mass) / 2, axis=0)
+        return central_interval(self.draws, self.mass)[1]
 
     @property
     def median(self) -> np.ndarray:
@@ -138,7 +139,7 @@ class Randomization:
 
 
 def _field_range(write: NamedWrite, mass: float) -> FieldRange:
-    low, median, high = np.quantile(write.values, [(1 - mass) / 2, 0.5, (1 + mass) / 2])
+    low, high = central_interval(write.values, mass)
     return FieldRange(
         parameters=write.parameters,
         effect=write.effect,
@@ -147,7 +148,7 @@ def _field_range(write: NamedWrite, mass: float) -> FieldRange:
         object=write.object,
         op=write.op,
         low=float(low),
-        median=float(median),
+        median=float(np.median(write.values)),
         high=float(high),
     )
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from sbical.experiment import Experiment
 from sbical.rollout import Trajectories
+from sbical.statistics import central_interval
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,8 +40,7 @@ class WindowReplay:
         draws = self.usable()
         if not len(draws):
             return np.full(self.observed.shape, np.nan), np.full(self.observed.shape, np.nan)
-        low, high = np.quantile(draws, [(1 - mass) / 2, (1 + mass) / 2], axis=0)
-        return low, high
+        return central_interval(draws, mass)
 
 
 @dataclass(frozen=True, eq=False)

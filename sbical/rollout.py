@@ -44,6 +44,11 @@ class Trajectories:
         return (self.status == 0).all(1)
 
 
+def flatten(values: tuple[np.ndarray, ...]) -> np.ndarray:
+    """(n, D): all windows, samples and channels side by side."""
+    return np.concatenate([v.reshape(len(v), -1) for v in values], 1)
+
+
 @dataclass(frozen=True)
 class Engine:
     """A model with its effects, ready to simulate; not picklable, made once per process."""

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from sbical.experiment import Experiment
-from sbical.rollout import Trajectories
+from sbical.rollout import Trajectories, flatten
 
 #: More components than this gained nothing on a servo log, and a network learns slower from them.
 COMPONENTS = 64
@@ -85,11 +85,6 @@ def fit_summary(pilot: Trajectories, experiment: Experiment, *, components: int 
         *(f"roughness {c}" for c in experiment.channels),
     )
     return Summary(mean, scale, directions, groups, labels)
-
-
-def flatten(values: tuple[np.ndarray, ...]) -> np.ndarray:
-    """(n, D): all windows, samples and channels side by side."""
-    return np.concatenate([v.reshape(len(v), -1) for v in values], 1)
 
 
 def _groups(experiment: Experiment) -> tuple[np.ndarray, list[str]]:

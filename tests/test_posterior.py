@@ -9,8 +9,9 @@ import pytest
 import xarray as xr
 
 from sbical.errors import OutputError
-from sbical.posterior import Posterior, contraction, prior_scores
+from sbical.posterior import Posterior
 from sbical.replay import Replay, WindowReplay
+from sbical.statistics import contraction, prior_scores
 
 
 def predictive(rng: np.random.Generator) -> Replay:

@@ -10,9 +10,9 @@ import pytest
 
 from sbical.experiment import Experiment
 from sbical.process import simulating
-from sbical.rollout import Trajectories
+from sbical.rollout import Trajectories, flatten
 from sbical.simulator import Simulator
-from sbical.summary import Summary, fit_summary, flatten
+from sbical.summary import Summary, fit_summary
 
 MakeExperiment = Callable[..., Experiment]
 Draws = Callable[[int], np.ndarray]

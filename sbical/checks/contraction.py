@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sbical.checks.base import Evidence, Finding, Status, listed
-from sbical.posterior import contraction
+from sbical.statistics import contraction
 
 NAME = "contraction"
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import xarray as xr
 
-from sbical.posterior import Posterior, prior_scores
+from sbical.posterior import Posterior
 from sbical.replay import Replay, WindowReplay
 from sbical.report.svg import BLUE, GREY, INK, SAND, drawing, inline_svg
+from sbical.statistics import prior_scores
 
 if TYPE_CHECKING:
     from arviz_base.labels import MapLabeller
