@@ -21,11 +21,11 @@ from kept import CACHE, Kept, fingerprint
 from simulated import measured, recording, shortened, started
 
 import sbical
-from sbical.cluster import cluster
-from sbical.experiment import build
-from sbical.prior import Prior
-from sbical.recording import Recording
-from sbical.simulator import Simulator
+from sbical.priors.prior import Prior
+from sbical.recordings.experiment import build
+from sbical.recordings.recording import Recording
+from sbical.simulation.cluster import cluster
+from sbical.simulation.simulator import Simulator
 
 ROBOT = Path(__file__).parent / "robots" / "arm6"
 RATE, SECONDS = 125, 8.0

@@ -15,13 +15,13 @@ import xarray as xr
 from common import Timer, finish, options
 
 import sbical
-from sbical.cluster import cluster
-from sbical.experiment import build
-from sbical.initial import InitialState
-from sbical.prior import Prior
-from sbical.process import simulating
-from sbical.recording import Recording
-from sbical.simulator import Simulator
+from sbical.priors.prior import Prior
+from sbical.recordings.experiment import build
+from sbical.recordings.initial_state import InitialState
+from sbical.recordings.recording import Recording
+from sbical.simulation.cluster import cluster
+from sbical.simulation.process import simulating
+from sbical.simulation.simulator import Simulator
 
 ROBOT = Path(__file__).parent / "robots" / "periodic_servo"
 RATE, PERIOD, ON = 500, 0.1, 0.3

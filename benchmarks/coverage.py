@@ -39,18 +39,18 @@ from simulated import measured, recording, shortened, started
 from standins import link_torques
 
 import sbical
-from sbical.calibration import Calibration, load_calibration
 from sbical.checks import expected_coverage, sbc, tarp
 from sbical.checks.base import WARN_P, Evidence
-from sbical.cluster import cluster
-from sbical.exchangeability import means, p_value, pooled, ranks, swaps
-from sbical.experiment import START_SPREAD, Experiment, build
-from sbical.local_estimator import LocalEstimator
-from sbical.prior import Prior
-from sbical.protocol import same_protocol
-from sbical.recording import Recording
-from sbical.simulator import Simulator
-from sbical.summary import Summary
+from sbical.checks.permutation_tests import means, p_value, pooled, ranks, swaps
+from sbical.inference.local_estimator import LocalEstimator
+from sbical.inference.summary import Summary
+from sbical.priors.prior import Prior
+from sbical.recordings.experiment import START_SPREAD, Experiment, build
+from sbical.recordings.protocol import same_protocol
+from sbical.recordings.recording import Recording
+from sbical.results.calibration import Calibration, load_calibration
+from sbical.simulation.cluster import cluster
+from sbical.simulation.simulator import Simulator
 
 LEVELS = expected_coverage.LEVELS
 DRAWS = 200

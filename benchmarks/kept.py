@@ -14,7 +14,7 @@ import sbical
 
 CACHE = Path.home() / ".cache" / "sbical"
 #: Parts of the package that decide no posterior.
-APART = ("cli", "exports", "report", "readers")
+APART = ("cli", "recordings/readers", "results/exports", "results/report")
 
 
 def method() -> str:
@@ -22,7 +22,7 @@ def method() -> str:
     root = Path(sbical.__file__).parent
     seen = hashlib.sha256(sbical.__version__.encode())
     for path in sorted(root.rglob("*.py")):
-        if path.relative_to(root).parts[0] not in APART:
+        if not path.relative_to(root).as_posix().startswith(APART):
             seen.update(ast.dump(ast.parse(path.read_text(encoding="utf-8"))).encode())
     return seen.hexdigest()
 

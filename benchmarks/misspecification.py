@@ -31,11 +31,11 @@ from servo_posterior import ROBOT
 
 import sbical
 from sbical.checks import correction, predictive_coverage, replay_error, residuals, support
-from sbical.cluster import cluster
 from sbical.errors import SimulationError
-from sbical.prior import Prior
-from sbical.recording import Recording
-from sbical.simulator import Simulator
+from sbical.priors.prior import Prior
+from sbical.recordings.recording import Recording
+from sbical.simulation.cluster import cluster
+from sbical.simulation.simulator import Simulator
 
 COUNTED = tuple(c.NAME for c in (support, residuals, replay_error, predictive_coverage))
 #: Simulations of each calibration.

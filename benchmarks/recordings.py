@@ -19,8 +19,8 @@ from common import Timer, finish, need, options
 from rich.console import Console
 
 import sbical
-from sbical.cluster import cluster
-from sbical.progress import RichProgress
+from sbical.common.progress import RichProgress
+from sbical.simulation.cluster import cluster
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ from classify import c2st
 from common import Timer, finish, options
 from sbibm_tasks import TASKS, Task
 
-from sbical.estimator import fit
-from sbical.training import Training
+from sbical.inference.estimator import fit
+from sbical.inference.training import Training
 
 WHEEL = "sbibm==1.1.0"
 CACHE = Path.home() / ".cache" / "sbical" / "sbibm"

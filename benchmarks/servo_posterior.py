@@ -21,14 +21,14 @@ from common import Timer, finish, options
 from reference import sample
 
 import sbical
-from sbical.cluster import cluster
-from sbical.experiment import Experiment, build
-from sbical.initial import InitialState
-from sbical.local import DIFFUSE
-from sbical.prior import Prior
-from sbical.process import simulating
-from sbical.recording import Recording
-from sbical.simulator import Simulator
+from sbical.inference.routes.local import DIFFUSE
+from sbical.priors.prior import Prior
+from sbical.recordings.experiment import Experiment, build
+from sbical.recordings.initial_state import InitialState
+from sbical.recordings.recording import Recording
+from sbical.simulation.cluster import cluster
+from sbical.simulation.process import simulating
+from sbical.simulation.simulator import Simulator
 
 ROBOT = Path(__file__).parent / "robots" / "servo6"
 RATE, SECONDS = 500, 2.0

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import xarray as xr
 
-from sbical.experiment import Experiment
-from sbical.initial import InitialState
-from sbical.process import simulating
-from sbical.recording import Recording
-from sbical.simulator import Simulator
+from sbical.recordings.experiment import Experiment
+from sbical.recordings.initial_state import InitialState
+from sbical.recordings.recording import Recording
+from sbical.simulation.process import simulating
+from sbical.simulation.simulator import Simulator
 
 
 def recording(name: str, time: np.ndarray, streams: Mapping[str, np.ndarray]) -> Recording:

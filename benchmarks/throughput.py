@@ -19,11 +19,11 @@ import numpy as np
 from common import Timer, finish, options
 
 import sbical
-from sbical import catalog
-from sbical.experiment import build
-from sbical.fanout import Job, chunk_size
-from sbical.process import simulating
-from sbical.summary import fit_summary
+from sbical.common import catalog
+from sbical.inference.summary import fit_summary
+from sbical.recordings.experiment import build
+from sbical.simulation.fanout import Job, chunk_size
+from sbical.simulation.process import simulating
 
 
 def job() -> Job:

@@ -1,6 +1,6 @@
 """CPU time of training until the posterior is as good as that of sbi's stock neural spline flow.
 
-Both learn from the same simulations in the same coordinates (those of ``sbical.estimator``: unconstrained parameters, scaled
+Both learn from the same simulations in the same coordinates (those of ``sbical.inference.estimator``: unconstrained parameters, scaled
 summaries) on one torch thread, and are judged by the same unseen simulations. sbi: ``NPE(density_estimator="nsf")`` with its
 own batches, rate and early stopping. sbical: one member, exactly as ``calibrate`` trains it, from beginning to end. So there is
 no budget to choose and this script picks nothing on the unseen simulations. ``Training`` itself was chosen before: at seed 0
@@ -27,14 +27,14 @@ from sbi.neural_nets.estimators import ConditionalDensityEstimator
 from sbibm_tasks import TASKS
 
 import sbical
-from sbical import catalog
-from sbical.estimator import Scaling
-from sbical.fanout import Job
-from sbical.plan import plan
-from sbical.rollout import Trajectories
-from sbical.route import PILOT
-from sbical.summary import fit_summary
-from sbical.training import Training, train
+from sbical.common import catalog
+from sbical.inference.estimator import Scaling
+from sbical.inference.plan import plan
+from sbical.inference.routes.base import PILOT
+from sbical.inference.summary import fit_summary
+from sbical.inference.training import Training, train
+from sbical.simulation.fanout import Job
+from sbical.simulation.rollout import Trajectories
 
 #: A negative log density this much above sbi's still counts as equal [nats].
 MARGIN = 0.02

@@ -10,20 +10,18 @@ Importing the package loads none of its dependencies; each name below loads what
 
 from __future__ import annotations
 
-import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from sbical.errors import SbicalError
 
 if TYPE_CHECKING:
-    from sbical.calibrate import calibrate
-    from sbical.calibration import Calibration, load_calibration
-    from sbical.plan import plan
-    from sbical.prior import load_prior
-    from sbical.recording import read_recordings
-    from sbical.simulator import Simulator, load_simulator
+    from sbical.inference.plan import plan
+    from sbical.pipeline import calibrate
+    from sbical.priors.prior import load_prior
+    from sbical.recordings.recording import read_recordings
+    from sbical.results.calibration import Calibration, load_calibration
+    from sbical.simulation.simulator import Simulator, load_simulator
 
 __version__ = "0.1.0"
 
@@ -41,14 +39,14 @@ __all__ = [
 ]
 
 _HOME = {
-    "Calibration": "sbical.calibration",
-    "Simulator": "sbical.simulator",
-    "calibrate": "sbical.calibrate",
-    "load_calibration": "sbical.calibration",
-    "load_prior": "sbical.prior",
-    "load_simulator": "sbical.simulator",
-    "plan": "sbical.plan",
-    "read_recordings": "sbical.recording",
+    "Calibration": "sbical.results.calibration",
+    "Simulator": "sbical.simulation.simulator",
+    "calibrate": "sbical.pipeline",
+    "load_calibration": "sbical.results.calibration",
+    "load_prior": "sbical.priors.prior",
+    "load_simulator": "sbical.simulation.simulator",
+    "plan": "sbical.inference.plan",
+    "read_recordings": "sbical.recordings.recording",
 }
 
 
@@ -62,17 +60,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-class _Package(ModuleType):
-    """Keeps ``sbical.calibrate`` and ``sbical.plan`` the verbs, although modules of these names exist.
-
-    Python binds a submodule to its package when it is first imported, which would replace the function by the module.
-    """
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not (name in _HOME and isinstance(value, ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package

@@ -11,13 +11,13 @@ import torch
 import xarray as xr
 from distributed import Client
 
-from sbical.cluster import cluster
-from sbical.experiment import Experiment, Window
-from sbical.initial import InitialState
-from sbical.loading import parse
-from sbical.recording import Recording
-from sbical.signals import HeldSignal
-from sbical.simulator import Simulator
+from sbical.recordings.experiment import Experiment, Window
+from sbical.recordings.held_signal import HeldSignal
+from sbical.recordings.initial_state import InitialState
+from sbical.recordings.recording import Recording
+from sbical.simulation.cluster import cluster
+from sbical.simulation.simulator import Simulator
+from sbical.simulation.simulator_toml import parse
 
 torch.set_num_threads(1)  # small networks are faster, and sums repeatable, on one thread
 

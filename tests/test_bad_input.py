@@ -29,9 +29,10 @@ import torch
 from distributed import Client, LocalCluster
 
 import sbical
-from sbical import catalog, cli
-from sbical.estimator import Training
-from sbical.families import families
+from sbical import cli
+from sbical.common import catalog
+from sbical.inference.estimator import Training
+from sbical.simulation.families import families
 
 KP = '\n[conditions.kp]\nunit = "1"\npattern = "kp(\\\\d+)_"\n'
 PRIOR = """
@@ -189,8 +190,8 @@ def read_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sbical.cluster.SCHEDULER_SECONDS", 0.3)
-    monkeypatch.setattr("sbical.cluster.WORKER_SECONDS", 0.3)
+    monkeypatch.setattr("sbical.simulation.cluster.SCHEDULER_SECONDS", 0.3)
+    monkeypatch.setattr("sbical.simulation.cluster.WORKER_SECONDS", 0.3)
 
 
 TOML, UNITS = "arm/simulator.toml", "write units like rad, deg, deg/s, ms, N m, N m s/rad, kg m^2, %, or 1 for a plain number"
@@ -539,7 +540,7 @@ def listing(folder: Path) -> dict[str, bytes | None]:
 def calibrated(monkeypatch: pytest.MonkeyPatch, run: Path) -> None:
     """Let calibrate find a saved calibration at once, so that only saving it is left to do."""
     found = sbical.load_calibration(run)
-    monkeypatch.setattr(importlib.import_module("sbical.calibrate"), "calibrate", lambda *_, **__: found)
+    monkeypatch.setattr(importlib.import_module("sbical.pipeline"), "calibrate", lambda *_, **__: found)
 
 
 @pytest.fixture
@@ -561,7 +562,9 @@ def test_disk_that_refuses_the_results(
     assert listing(work) == before
 
 
-@pytest.mark.parametrize("writer", ["sbical.store.save_summary", "sbical.calibration._json", "sbical.calibration.write_report"])
+@pytest.mark.parametrize(
+    "writer", ["sbical.results.store.save_summary", "sbical.results.calibration._json", "sbical.results.calibration.write_report"]
+)
 @pytest.mark.parametrize("into", ["out", "run --overwrite"])
 def test_disk_that_fills_up_halfway(
     writer: str, into: str, saved: Path, work: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -20,13 +20,13 @@ from arviz_stats.summary import summary
 from distributed import Client
 
 import sbical
-from sbical import catalog
 from sbical.checks import BUILT_IN
+from sbical.common import catalog
+from sbical.common.progress import Stage
 from sbical.errors import ExperimentError, PriorError, RefusedError
-from sbical.estimator import Training
-from sbical.experiment import build
-from sbical.process import simulating
-from sbical.progress import Stage
+from sbical.inference.estimator import Training
+from sbical.recordings.experiment import build
+from sbical.simulation.process import simulating
 
 SMALL = Training(steps=300)
 #: An amortized calibration has no likelihood to correct with.

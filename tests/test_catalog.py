@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from sbical import catalog
+from sbical.common import catalog
 from sbical.errors import CatalogError
-from sbical.simulator import load_simulator
+from sbical.simulation.simulator import load_simulator
 
 
 def test_every_simulator_loads_and_has_example_recordings() -> None:

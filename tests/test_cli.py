@@ -18,16 +18,18 @@ import pytest
 import zarr
 from rich.console import Console
 
-from sbical import catalog, cli, journal
+from sbical import cli
 from sbical.checks.base import Finding, Status, Verdict
 from sbical.cli import show, values
 from sbical.cli.run import Inputs
-from sbical.columns import Column, Columns
+from sbical.common import catalog
 from sbical.errors import RecordingError
-from sbical.posterior import Posterior
-from sbical.randomization import Randomization
-from sbical.replay import Replay, WindowReplay
-from sbical.simulator import load_simulator
+from sbical.recordings.column_map import Column, Columns
+from sbical.results.posterior import Posterior
+from sbical.results.randomization import Randomization
+from sbical.simulation import journal
+from sbical.simulation.replay import Replay, WindowReplay
+from sbical.simulation.simulator import load_simulator
 
 EXAMPLES = [str(p) for p in catalog.examples("servo_pendulum")]
 
@@ -89,9 +91,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return seen["calibration"]
 
     fakes = {
-        "sbical.calibrate": types.SimpleNamespace(calibrate=calibrate, plan=plan),
-        "sbical.calibration": types.SimpleNamespace(load_calibration=load_calibration),
-        "sbical.prior": types.SimpleNamespace(load_prior=lambda name: f"prior {name}"),
+        "sbical.pipeline": types.SimpleNamespace(calibrate=calibrate, plan=plan),
+        "sbical.results.calibration": types.SimpleNamespace(load_calibration=load_calibration),
+        "sbical.priors.prior": types.SimpleNamespace(load_prior=lambda name: f"prior {name}"),
     }
     for name, fake in fakes.items():
         monkeypatch.setitem(sys.modules, name, fake)
@@ -343,9 +345,9 @@ def test_missing_inference_packages_say_what_to_install(monkeypatch: pytest.Monk
 
 def test_our_warnings_are_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     class OurWarning(UserWarning):
-        """As sbical.prior has one."""
+        """As sbical.priors.prior has one."""
 
-    OurWarning.__module__ = "sbical.prior"
+    OurWarning.__module__ = "sbical.priors.prior"
 
     def warn(_: object, __: Console) -> None:
         warnings.simplefilter("default")
@@ -437,7 +439,7 @@ def test_verdict_lines_have_their_status_colour() -> None:
 
 @pytest.mark.slow
 def test_defaults_are_those_of_the_python_api() -> None:
-    from sbical.calibrate import calibrate
+    from sbical.pipeline import calibrate
 
     signature = inspect.signature(calibrate).parameters
     fields = {f.name: f.default for f in dataclasses.fields(Inputs)}

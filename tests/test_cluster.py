@@ -8,9 +8,9 @@ import socket
 import pytest
 from distributed import Client
 
-from sbical import cluster as clusters
-from sbical.cluster import check_workers, cluster
 from sbical.errors import ClusterError
+from sbical.simulation import cluster as clusters
+from sbical.simulation.cluster import check_workers, cluster
 
 
 def test_a_given_client_is_used_and_left_open(client: Client) -> None:

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from sbical.columns import Column, Columns
 from sbical.errors import RecordingError, SimulatorError
+from sbical.recordings.column_map import Column, Columns
 
 GOAL = Column("goal", "command", "goal_position", "rad", "rad", "zoh", enable="torque_enable")
 POSITION = Column("position", "measurement", "position", "rad", "rad", resolution=0.001534)

@@ -10,8 +10,8 @@ import scipy.stats
 import torch
 from torch.distributions import biject_to
 
-from sbical.distributions import DISTRIBUTIONS, LogUniform, TruncatedNormal, arguments, build
 from sbical.errors import PriorError
+from sbical.priors.distributions import DISTRIBUTIONS, LogUniform, TruncatedNormal, arguments, build
 
 #: its stubs do not know what frozen distributions are
 stats: Any = scipy.stats

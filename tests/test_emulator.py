@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sbical.adaptation import explore
-from sbical.emulator import DEEPEST, LEAST, Emulator, emulate
+from sbical.inference.emulator import DEEPEST, LEAST, Emulator, emulate
+from sbical.inference.proposal_adaptation import explore
 
 D = 3
 #: Arbitrary: log densities are known up to a constant.

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from sbical.errors import ExperimentError, OutputError, SimulationError
-from sbical.estimator import Estimator, fit, load_estimator
-from sbical.training import Training
+from sbical.inference.estimator import Estimator, fit, load_estimator
+from sbical.inference.training import Training
 
 SMALL = Training(members=2, trunk=(64, 64), head=32)
 TINY = Training(members=1, trunk=(32,), head=16, steps=300)

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from sbical.errors import ExperimentError
-from sbical.experiment import Experiment, Window, build
-from sbical.initial import InitialState
-from sbical.recording import Recording
-from sbical.signals import HeldSignal
-from sbical.simulator import Simulator
+from sbical.recordings.experiment import Experiment, Window, build
+from sbical.recordings.held_signal import HeldSignal
+from sbical.recordings.initial_state import InitialState
+from sbical.recordings.recording import Recording
+from sbical.simulation.simulator import Simulator
 
 MakeRecording = Callable[..., Recording]
 

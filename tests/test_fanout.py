@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from sbical.cluster import cluster
 from sbical.errors import SimulatorError
-from sbical.experiment import Experiment
-from sbical.fanout import Job, SimulationSet, chunk_size, simulate
-from sbical.signals import HeldSignal
-from sbical.simulator import Simulator
-from sbical.summary import fit_summary
+from sbical.inference.summary import fit_summary
+from sbical.recordings.experiment import Experiment
+from sbical.recordings.held_signal import HeldSignal
+from sbical.simulation.cluster import cluster
+from sbical.simulation.fanout import Job, SimulationSet, chunk_size, simulate
+from sbical.simulation.simulator import Simulator
 
 MakeExperiment = Callable[..., Experiment]
 Draws = Callable[[int], np.ndarray]

@@ -8,12 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sbical.expansion import Problem, sensitivity
-from sbical.experiment import Experiment
-from sbical.gauss_newton import Clean, Fit, Normal, Target, derivatives, fit, merit
-from sbical.modes import find_modes
-from sbical.noise import NoiseModel
-from sbical.simulator import Simulator
+from sbical.laplace.expansion import Problem, sensitivity
+from sbical.laplace.gauss_newton import Clean, Fit, Normal, Target, derivatives, fit, merit
+from sbical.laplace.likelihood import NoiseModel
+from sbical.laplace.modes import find_modes
+from sbical.recordings.experiment import Experiment
+from sbical.simulation.simulator import Simulator
 
 #: Two windows of 12 samples, two channels; three parameters that move them, one that does not; two initial errors, one uncertain.
 T, W, M, NOISE = 12, 2, 2, (0.1, 0.3)

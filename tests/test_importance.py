@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sbical.importance import K_HAT, NEARLY_EQUAL, Importance
+from sbical.inference.importance_weights import K_HAT, NEARLY_EQUAL, Importance
 
 #: Log evidence of the toy [nats], arbitrary.
 EVIDENCE = -12.3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sbical.initial import InitialState, JointSensor, estimate, widened
+from sbical.recordings.initial_state import InitialState, JointSensor, estimate, widened
 
 POSITION = JointSensor("position", 0, 0, None)
 VELOCITY = JointSensor("velocity", 0, 0, None)

@@ -17,10 +17,10 @@ from distributed import Client
 
 from sbical import cli
 from sbical.errors import OutputError
-from sbical.experiment import Experiment
-from sbical.fanout import Job, SimulationSet, simulate
-from sbical.journal import FORMAT, Batch, Journal, describe, is_store, stages
-from sbical.simulator import Simulator
+from sbical.recordings.experiment import Experiment
+from sbical.simulation.fanout import Job, SimulationSet, simulate
+from sbical.simulation.journal import FORMAT, Batch, Journal, describe, is_store, stages
+from sbical.simulation.simulator import Simulator
 
 RUN = {"simulator": "servo", "method": "local", "seed": 3, "measured": {"simulations": 100, "seconds_per_simulation": 0.5}}
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sbical.gauss_newton import Fit, Target
-from sbical.linear_summary import LinearSummary, linear_summary
-from sbical.rollout import Trajectories
+from sbical.laplace.gauss_newton import Fit, Target
+from sbical.laplace.linear_summary import LinearSummary, linear_summary
+from sbical.simulation.rollout import Trajectories
 
 #: Two windows of 15 samples and two channels; two parameters, one uncertain initial error in each window.
 T, W, M, P = 15, 2, 2, 2

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sbical.errors import CatalogError, SimulatorError
-from sbical.families import families
-from sbical.families.base import ConditionRef
-from sbical.simulator import Simulator, load_simulator
+from sbical.simulation.families import families
+from sbical.simulation.families.base import ConditionRef
+from sbical.simulation.simulator import Simulator, load_simulator
 
 MakeSimulator = Callable[[str, str], Simulator]
 

@@ -15,21 +15,21 @@ from distributed import Client
 from scipy.stats import norm
 
 import sbical
-from sbical import fanout
-from sbical.cluster import cluster
-from sbical.compare import compare
+from sbical.common.progress import NullProgress, Stage
 from sbical.errors import ExperimentError, OutputError
-from sbical.experiment import Experiment
-from sbical.journal import stages
-from sbical.linear_summary import LinearSummary
-from sbical.local import DIFFUSE
-from sbical.local_estimator import LocalEstimator
-from sbical.process import simulating
-from sbical.progress import NullProgress, Stage
-from sbical.recording import Recording
-from sbical.signals import HeldSignal
-from sbical.simulator import Simulator
-from sbical.training import Training
+from sbical.inference.local_estimator import LocalEstimator
+from sbical.inference.routes.local import DIFFUSE
+from sbical.inference.training import Training
+from sbical.laplace.linear_summary import LinearSummary
+from sbical.recordings.experiment import Experiment
+from sbical.recordings.held_signal import HeldSignal
+from sbical.recordings.recording import Recording
+from sbical.results.compare import compare
+from sbical.simulation import fanout
+from sbical.simulation.cluster import cluster
+from sbical.simulation.journal import stages
+from sbical.simulation.process import simulating
+from sbical.simulation.simulator import Simulator
 
 NOISY = """
 [effects.grain]

@@ -11,15 +11,15 @@ import pytest
 import scipy.stats
 import torch
 
-from sbical import chart
-from sbical.chart import Chart, ChartedEstimator
 from sbical.errors import OutputError
-from sbical.estimator import fit
-from sbical.linear_summary import LinearSummary
-from sbical.local_estimator import LocalEstimator, Part, load_local_estimator
-from sbical.region import Box
-from sbical.ridge import Ridge
-from sbical.training import Training
+from sbical.inference import mode_estimator
+from sbical.inference.estimator import fit
+from sbical.inference.local_estimator import LocalEstimator, Part, load_local_estimator
+from sbical.inference.mode_estimator import Chart, ChartedEstimator
+from sbical.inference.training import Training
+from sbical.laplace.linear_summary import LinearSummary
+from sbical.laplace.ridge import Ridge
+from sbical.laplace.truncated_box import Box
 
 #: its stubs do not know frozen distributions
 stats: Any = scipy.stats
@@ -49,7 +49,7 @@ def summary() -> LinearSummary:
 
 @pytest.fixture(scope="module")
 def charted() -> ChartedEstimator:
-    return chart.fit(*simulated(2000), BOX, seed=0, training=TINY)
+    return mode_estimator.fit(*simulated(2000), BOX, seed=0, training=TINY)
 
 
 @pytest.fixture(scope="module")

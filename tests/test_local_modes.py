@@ -12,12 +12,12 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from sbical import local
-from sbical.experiment import Experiment
-from sbical.fanout import SimulationSet, Summarise
-from sbical.prior import Prior, load_prior
-from sbical.rollout import Trajectories
-from sbical.simulator import Simulator
+from sbical.inference.routes import local
+from sbical.priors.prior import Prior, load_prior
+from sbical.recordings.experiment import Experiment
+from sbical.simulation.fanout import SimulationSet, Summarise
+from sbical.simulation.rollout import Trajectories
+from sbical.simulation.simulator import Simulator
 
 NOISY = """
 [effects.grain]

@@ -6,7 +6,7 @@ import pytest
 import torch
 from sbi.neural_nets.estimators import ConditionalDensityEstimator
 
-from sbical.network import AutoregressiveMixture
+from sbical.inference.network import AutoregressiveMixture
 
 
 @pytest.fixture

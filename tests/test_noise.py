@@ -10,14 +10,15 @@ import pytest
 from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
-from sbical import catalog, load_simulator, read_recordings
-from sbical.experiment import Experiment, build
-from sbical.noise import (
+from sbical import load_simulator, read_recordings
+from sbical.common import catalog
+from sbical.laplace.likelihood import (
     NoiseModel,
     Sensitivity,
     _reading,  # pyright: ignore[reportPrivateUsage]
 )
-from sbical.simulator import Simulator
+from sbical.recordings.experiment import Experiment, build
+from sbical.simulation.simulator import Simulator
 
 NOISY = """
 [effects.noise]

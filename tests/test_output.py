@@ -12,12 +12,12 @@ from typing import Any, NoReturn
 
 import pytest
 
-from sbical import output
 from sbical.errors import OutputError
+from sbical.results import run_folder
 
 
 def fill(folder: Path, what: str, *, overwrite: bool = False) -> None:
-    with output.filling(folder, overwrite=overwrite) as partial:
+    with run_folder.filling(folder, overwrite=overwrite) as partial:
         (partial / "provenance.json").write_text(json.dumps({"simulator": what, "created": "today"}))
 
 
@@ -30,7 +30,7 @@ def test_folder_appears_whole(tmp_path: Path, before: str) -> None:
     target = tmp_path / "runs" / "arm" if before == "no parent" else tmp_path / "arm"
     if before == "an empty folder":
         target.mkdir()
-    with output.filling(target) as partial:
+    with run_folder.filling(target) as partial:
         (partial / "a.txt").write_text("a")
         assert not (target / "a.txt").exists()
         assert partial.parent == target.parent
@@ -49,11 +49,11 @@ def test_another_run_is_replaced_only_when_asked(tmp_path: Path) -> None:
     target = tmp_path / "arm"
     fill(target, "servo")
     (target / "old.txt").touch()
-    for attempt in (lambda: output.check(target), lambda: fill(target, "pendulum")):
+    for attempt in (lambda: run_folder.check(target), lambda: fill(target, "pendulum")):
         with pytest.raises(OutputError) as caught:
             attempt()
         assert str(caught.value) == f"{target} holds another run (servo, today); pass --overwrite to replace it, or another --output folder"
-    output.check(target, overwrite=True)
+    run_folder.check(target, overwrite=True)
     fill(target, "pendulum", overwrite=True)
     assert [p.name for p in target.iterdir()] == ["provenance.json"]
     assert "pendulum" in (target / "provenance.json").read_text()
@@ -63,14 +63,14 @@ def test_another_run_is_replaced_only_when_asked(tmp_path: Path) -> None:
 def test_run_with_unreadable_provenance_is_still_a_run(tmp_path: Path) -> None:
     (tmp_path / "provenance.json").write_text("{")
     with pytest.raises(OutputError, match=r"holds another run \(unreadable provenance\.json\); pass --overwrite"):
-        output.check(tmp_path)
+        run_folder.check(tmp_path)
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_foreign_files_are_never_replaced(tmp_path: Path, overwrite: bool) -> None:
     (tmp_path / "thesis.tex").touch()
     with pytest.raises(OutputError) as caught:
-        output.check(tmp_path, overwrite=overwrite)
+        run_folder.check(tmp_path, overwrite=overwrite)
     assert str(caught.value) == f"{tmp_path} holds files that are not a run of sbical; pass an empty or new --output folder"
 
 
@@ -79,7 +79,7 @@ def test_file_in_the_way(tmp_path: Path, below: str) -> None:
     blocker = tmp_path / "arm"
     blocker.touch()
     with pytest.raises(OutputError, match=rf"^{blocker} is a file; pass another --output folder$"):
-        output.check(blocker / below)
+        run_folder.check(blocker / below)
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
@@ -89,7 +89,7 @@ def _refuse(*_: Any, **__: Any) -> NoReturn:
 def test_read_only_place_is_found_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "mkdtemp", _refuse)
     with pytest.raises(OutputError) as caught:
-        output.check(tmp_path / "runs" / "arm")
+        run_folder.check(tmp_path / "runs" / "arm")
     assert str(caught.value) == f"cannot write into {tmp_path} (Permission denied); pass an --output folder that is writable"
     assert list(tmp_path.iterdir()) == []
 
@@ -97,18 +97,18 @@ def test_read_only_place_is_found_before_the_run(tmp_path: Path, monkeypatch: py
 def test_full_disk_is_found_before_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3e6))
     with pytest.raises(OutputError) as caught:
-        output.check(tmp_path / "arm")
+        run_folder.check(tmp_path / "arm")
     assert str(caught.value) == f"{tmp_path} has 3 MB left and a run needs 100; free some space or pass another --output"
 
 
 def _full(folder: Path) -> None:
-    with output.filling(folder, overwrite=True) as partial:
+    with run_folder.filling(folder, overwrite=True) as partial:
         (partial / "half.txt").touch()
         raise OSError(28, "No space left on device")
 
 
 def _interrupted(folder: Path) -> None:
-    with output.filling(folder, overwrite=True) as partial:
+    with run_folder.filling(folder, overwrite=True) as partial:
         (partial / "half.txt").touch()
         raise KeyboardInterrupt
 

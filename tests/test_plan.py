@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import sbical
-from sbical import catalog
+from sbical.common import catalog
 from sbical.errors import ExperimentError
-from sbical.plan import BESIDE, FIXED, SIMULATIONS, Plan, plan
+from sbical.inference.plan import BESIDE, FIXED, SIMULATIONS, Plan, plan
 
 
 def planned(seconds: float | None, workers: int = 2) -> Plan:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
+from sbical.common.statistics import contraction, prior_scores
 from sbical.errors import OutputError
-from sbical.posterior import Posterior
-from sbical.replay import Replay, WindowReplay
-from sbical.statistics import contraction, prior_scores
+from sbical.results.posterior import Posterior
+from sbical.simulation.replay import Replay, WindowReplay
 
 
 def predictive(rng: np.random.Generator) -> Replay:

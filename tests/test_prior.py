@@ -15,11 +15,11 @@ import pytest
 import scipy.stats
 import torch
 
-from sbical.catalog import find, names
+from sbical.common.catalog import find, names
 from sbical.errors import CatalogError, PriorError
-from sbical.parameters import Parameter, ParameterSpace, Support
-from sbical.prior import Prior, SbicalWarning, load_prior
-from sbical.simulator import load_simulator
+from sbical.priors.prior import Prior, SbicalWarning, load_prior
+from sbical.simulation.parameters import Parameter, ParameterSpace, Support
+from sbical.simulation.simulator import load_simulator
 
 #: its stubs do not know what frozen distributions are
 stats: Any = scipy.stats

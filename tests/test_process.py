@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_info
 
-from sbical.experiment import Experiment
-from sbical.process import simulating
-from sbical.simulator import Simulator
+from sbical.recordings.experiment import Experiment
+from sbical.simulation.process import simulating
+from sbical.simulation.simulator import Simulator
 
 
 def log_settings() -> tuple[bool, bool]:

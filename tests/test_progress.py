@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from sbical.progress import NullProgress, RichProgress
+from sbical.common.progress import NullProgress, RichProgress
 
 
 class Clock:

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from sbical.errors import ExperimentError
-from sbical.experiment import Experiment, build
-from sbical.protocol import same_protocol
-from sbical.recording import Recording
-from sbical.simulator import Simulator
+from sbical.recordings.experiment import Experiment, build
+from sbical.recordings.protocol import same_protocol
+from sbical.recordings.recording import Recording
+from sbical.simulation.simulator import Simulator
 
 MakeRecording = Callable[..., Recording]
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sbical.errors import OutputError
-from sbical.loading import parse
-from sbical.randomization import Randomization
+from sbical.results.randomization import Randomization
+from sbical.simulation.simulator_toml import parse
 
 XML = """
 <mujoco><worldbody><body><joint name="q" axis="0 1 0"/><geom size="0.1" mass="1"/></body></worldbody>

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sbical.columns import Column, Columns
 from sbical.errors import RecordingError
-from sbical.recording import Recording, read_recordings
+from sbical.recordings.column_map import Column, Columns
+from sbical.recordings.recording import Recording, read_recordings
 
 COLUMNS = Columns(
     (

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from sbical.region import Box, Region
+from sbical.laplace.truncated_box import Box, Region
 
 #: its stubs do not know frozen distributions
 stats: Any = scipy.stats

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sbical.replay import Replay, WindowReplay
+from sbical.simulation.replay import Replay, WindowReplay
 
 
 @pytest.fixture

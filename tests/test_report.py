@@ -12,9 +12,9 @@ import pytest
 
 from sbical.checks import Finding, Verdict
 from sbical.errors import OutputError
-from sbical.posterior import Posterior
-from sbical.replay import Replay, WindowReplay
-from sbical.report import figures, number, write_report
+from sbical.results.posterior import Posterior
+from sbical.results.report import figures, number, write_report
+from sbical.simulation.replay import Replay, WindowReplay
 
 NAMES = ("torque_constant", "resistance", "gain", "damping", "frictionloss", "armature", "delay", "push_std")
 UNITS = ("N m/A", "ohm", "1", "N m s/rad", "N m", "kg m^2", "s", "N m")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from sbical.replay import Replay, Reproduction, WindowReplay
-from sbical.residual_statistics import Residuals, autocorrelation, correlation_time, residuals, statistics
+from sbical.checks.residual_statistics import Residuals, autocorrelation, correlation_time, residuals, statistics
+from sbical.simulation.replay import Replay, Reproduction, WindowReplay
 
 
 def of(values: np.ndarray, *, windows: int = 1, **regressors: np.ndarray) -> Residuals:

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sbical.region import Box
-from sbical.ridge import Ridge
+from sbical.laplace.ridge import Ridge
+from sbical.laplace.truncated_box import Box
 
 #: coordinate 0 follows coordinate 1 along a parabola, ever wider
 KNOTS = np.linspace(-3.0, 3.0, 7)

@@ -10,16 +10,16 @@ import mujoco
 import numpy as np
 import pytest
 
-from sbical import rollout
-from sbical.binding import check_writes, element_names, needs_set_const, resolve
 from sbical.errors import SimulatorError
-from sbical.experiment import Experiment, Window
-from sbical.families.base import Write
-from sbical.families.voltage_servo import ERROR_GAIN
-from sbical.process import simulating
-from sbical.rollout import STATUS, Trajectories
-from sbical.signals import HeldSignal
-from sbical.simulator import Simulator
+from sbical.recordings.experiment import Experiment, Window
+from sbical.recordings.held_signal import HeldSignal
+from sbical.simulation import rollout
+from sbical.simulation.binding import check_writes, element_names, needs_set_const, resolve
+from sbical.simulation.families.base import Write
+from sbical.simulation.families.voltage_servo import ERROR_GAIN
+from sbical.simulation.process import simulating
+from sbical.simulation.rollout import STATUS, Trajectories
+from sbical.simulation.simulator import Simulator
 
 MakeExperiment = Callable[..., Experiment]
 MakeSimulator = Callable[[str, str], Simulator]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sbical.columns import Column, Columns
 from sbical.errors import RecordingError
-from sbical.recording import Recording
-from sbical.segments import segments
+from sbical.recordings.column_map import Column, Columns
+from sbical.recordings.recording import Recording
+from sbical.recordings.segments import segments
 
 COLUMNS = Columns(
     (

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from sbical.signals import HeldSignal
+from sbical.recordings.held_signal import HeldSignal
 
 HOLDS: tuple[Literal["zoh", "linear"], ...] = ("zoh", "linear")
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from sbical.errors import SimulatorError
-from sbical.experiment import Experiment
-from sbical.families.voltage_servo import ERROR_GAIN
-from sbical.parameters import Parameter, ParameterSpace
-from sbical.simulator import Simulator
+from sbical.recordings.experiment import Experiment
+from sbical.simulation.families.voltage_servo import ERROR_GAIN
+from sbical.simulation.parameters import Parameter, ParameterSpace
+from sbical.simulation.simulator import Simulator
 
 MakeExperiment = Callable[..., Experiment]
 MakeSimulator = Callable[[str, str], Simulator]

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sbical import store
 from sbical.errors import OutputError
-from sbical.experiment import Experiment
-from sbical.fanout import SimulationSet
-from sbical.replay import Replay, WindowReplay
-from sbical.rollout import Trajectories
-from sbical.signals import HeldSignal
-from sbical.simulator import Simulator
-from sbical.summary import fit_summary
+from sbical.inference.summary import fit_summary
+from sbical.recordings.experiment import Experiment
+from sbical.recordings.held_signal import HeldSignal
+from sbical.results import store
+from sbical.simulation.fanout import SimulationSet
+from sbical.simulation.replay import Replay, WindowReplay
+from sbical.simulation.rollout import Trajectories
+from sbical.simulation.simulator import Simulator
 
 MakeExperiment = Callable[..., Experiment]
 LOADERS = (store.load_experiment, store.load_summary, store.load_simulations, store.load_replays)

@@ -8,11 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sbical.experiment import Experiment
-from sbical.process import simulating
-from sbical.rollout import Trajectories, flatten
-from sbical.simulator import Simulator
-from sbical.summary import Summary, fit_summary
+from sbical.inference.summary import Summary, fit_summary
+from sbical.recordings.experiment import Experiment
+from sbical.simulation.process import simulating
+from sbical.simulation.rollout import Trajectories, flatten
+from sbical.simulation.simulator import Simulator
 
 MakeExperiment = Callable[..., Experiment]
 Draws = Callable[[int], np.ndarray]

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sbical.columns import Column, Columns
-from sbical.recording import Recording
-from sbical.suspicions import suspicions
+from sbical.recordings.column_map import Column, Columns
+from sbical.recordings.plausibility import suspicions
+from sbical.recordings.recording import Recording
 
 TIME = np.arange(0.0, 10.0, 0.004)
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from sbical.expansion import Expansion, Problem
-from sbical.gauss_newton import Normal, Target, fit
-from sbical.linear_summary import linear_summary
-from sbical.region import Box
-from sbical.tracing import on_ridge, traced
+from sbical.laplace.expansion import Expansion, Problem
+from sbical.laplace.gauss_newton import Normal, Target, fit
+from sbical.laplace.linear_summary import linear_summary
+from sbical.laplace.ridge_tracing import on_ridge, traced
+from sbical.laplace.truncated_box import Box
 
 STD, SAMPLES = 0.01, 10
 

@@ -12,12 +12,12 @@ import pytest
 import scipy.stats
 
 from sbical.errors import SimulationError
-from sbical.fanout import SimulationSet
-from sbical.prior import Prior, load_prior
-from sbical.region import Box
-from sbical.route import Ranked, features, joined, rows
-from sbical.runner import enough
-from sbical.truncated import inside, region, truncated_prior
+from sbical.inference.routes.base import Ranked, features, joined, rows
+from sbical.inference.routes.truncated import inside, region, truncated_prior
+from sbical.laplace.truncated_box import Box
+from sbical.priors.prior import Prior, load_prior
+from sbical.simulation.fanout import SimulationSet
+from sbical.simulation.runner import enough
 
 stats: Any = scipy.stats
 

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
+from sbical.common.units import compatible, conversion
 from sbical.errors import PriorError, RecordingError
-from sbical.units import compatible, conversion
 
 
 @pytest.mark.parametrize(

@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import norm
 from sklearn.mixture import GaussianMixture
 
-from sbical.importance import Importance
-from sbical.region import Box
-from sbical.ridge import Ridge
-from sbical.weighing import Component, Sieve, Weighted, pool
+from sbical.inference.importance_sampling import Component, Sieve, Weighted, pool
+from sbical.inference.importance_weights import Importance
+from sbical.laplace.ridge import Ridge
+from sbical.laplace.truncated_box import Box
 
 EVIDENCE = -7.0
 N = 4000

@@ -10,8 +10,8 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from sbical.errors import OutputError
-from sbical.importance import Importance
-from sbical.replay import Replay, Reproduction
+from sbical.inference.importance_weights import Importance
+from sbical.simulation.replay import Replay, Reproduction
 
 Status = Literal["pass", "warn", "fail"]
 

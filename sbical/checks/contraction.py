@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sbical.checks.base import Evidence, Finding, Status, listed
-from sbical.statistics import contraction
+from sbical.common.statistics import contraction
 
 NAME = "contraction"
 

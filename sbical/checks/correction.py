@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from sbical.checks.base import Evidence, Finding, Status, percent
-from sbical.importance import K_HAT, LEAST_EFFICIENCY, NEARLY_EQUAL
+from sbical.inference.importance_weights import K_HAT, LEAST_EFFICIENCY, NEARLY_EQUAL
 
 NAME = "correction"
 

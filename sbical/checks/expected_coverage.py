@@ -7,7 +7,7 @@ from scipy.special import ndtri
 from scipy.stats import chi2
 
 from sbical.checks.base import COVERAGE, ENOUGH, FAIL_P, WARN_P, Evidence, Finding, calibration_status, has_draws, percent
-from sbical.exchangeability import ecdfs, p_value, pooled, ranks, swaps
+from sbical.checks.permutation_tests import ecdfs, p_value, pooled, ranks, swaps
 
 NAME = "expected_coverage"
 

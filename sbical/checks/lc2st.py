@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import expit
 
 from sbical.checks.base import ENOUGH, FAIL_P, WARN_P, Evidence, Finding, calibration_status, has_draws, listed
-from sbical.exchangeability import means, p_value, pooled, standardised, swaps, whitened
+from sbical.checks.permutation_tests import means, p_value, pooled, standardised, swaps, whitened
 
 NAME = "lc2st"
 

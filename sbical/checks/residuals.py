@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from sbical.checks.base import WARN_P, Evidence, Finding, Status, percent
-from sbical.exchangeability import p_value
-from sbical.residual_statistics import Residuals, autocorrelation, correlation_time, residuals, statistics
+from sbical.checks.permutation_tests import p_value
+from sbical.checks.residual_statistics import Residuals, autocorrelation, correlation_time, residuals, statistics
 
 NAME = "residuals"
 

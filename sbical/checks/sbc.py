@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from sbical.checks.base import COVERAGE, ENOUGH, FAIL_P, SIDE, WARN_P, Evidence, Finding, calibration_status, has_draws, listed, percent
-from sbical.exchangeability import ecdfs, p_value, pooled, ranks, swaps
+from sbical.checks.permutation_tests import ecdfs, p_value, pooled, ranks, swaps
 
 NAME = "sbc"
 

@@ -14,11 +14,11 @@ from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional, arg
 
-from sbical import catalog
+from sbical.common import catalog
 from sbical.errors import CatalogError, PriorError, SbicalError, unknown
 
 if TYPE_CHECKING:
-    from sbical.columns import Column
+    from sbical.recordings.column_map import Column
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class Show:
 
 
 def _simulator(console: Console, name: str) -> None:
-    from sbical.families import families
-    from sbical.families.base import ConditionRef
-    from sbical.simulator import load_simulator
+    from sbical.simulation.families import families
+    from sbical.simulation.families.base import ConditionRef
+    from sbical.simulation.simulator import load_simulator
 
     simulator = load_simulator(name)
     about = str(tomllib.loads(simulator.toml).get("description", ""))

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
-from sbical import catalog
 from sbical.cli import values
 from sbical.cli.values import Settings, Text
+from sbical.common import catalog
 from sbical.errors import OutputError, PriorError, RecordingError
 
 if TYPE_CHECKING:
-    from sbical.prior import Prior
-    from sbical.recording import Recording
-    from sbical.simulator import Simulator
+    from sbical.priors.prior import Prior
+    from sbical.recordings.recording import Recording
+    from sbical.simulation.simulator import Simulator
 
 Mappings = Annotated[tuple[str, ...], UseAppendAction, arg(metavar="NAME=COLUMN", help_behavior_hint="(repeatable)")]
 
@@ -61,19 +61,19 @@ class Inputs:
             value = getattr(self, option)
             if value is not None and value < 1:
                 raise RecordingError(f"--{option} {getattr(self, option)} leaves nothing to run; give at least 1")
-        from sbical.simulator import load_simulator
+        from sbical.simulation.simulator import load_simulator
 
         simulator = load_simulator(self.simulator)
         recordings, holdout = self._recordings(simulator)
         prior = self.prior or simulator.prior
         if not prior:
             raise PriorError(_no_prior(simulator))
-        from sbical.prior import load_prior  # torch: only after the cheap mistakes
+        from sbical.priors.prior import load_prior  # torch: only after the cheap mistakes
 
         return simulator, load_prior(prior), recordings, holdout
 
     def _recordings(self, simulator: Simulator) -> tuple[list[Recording], list[Recording] | None]:
-        from sbical.recording import read_recordings
+        from sbical.recordings.recording import read_recordings
 
         sources = [str(r) for r in self.recordings]
         if not sources and self.holdout:
@@ -117,17 +117,17 @@ class Calibrate(Inputs):
 
     def run(self, console: Console) -> None:
         """Check the output folder, run, save, and say what came out."""
-        from sbical import output
+        from sbical.results import run_folder
 
         folder = Path(self.output or f"runs/{_stem(self.simulator)}")
-        if self.resume and (folder / "provenance.json").is_file() and not output.unfinished(folder).exists():
+        if self.resume and (folder / "provenance.json").is_file() and not run_folder.unfinished(folder).exists():
             raise OutputError(f"{folder} is finished, there is nothing to resume; leave --resume out to calibrate again (--overwrite)")
-        output.check(folder, overwrite=self.overwrite)
+        run_folder.check(folder, overwrite=self.overwrite)
         store, replaced = self._store(folder)
         simulator, prior, recordings, holdout = self.load()
-        from sbical.calibrate import calibrate
         from sbical.cli import show
-        from sbical.progress import RichProgress
+        from sbical.common.progress import RichProgress
+        from sbical.pipeline import calibrate
 
         with keeping(store, replaced=replaced):
             calibration = calibrate(
@@ -153,9 +153,10 @@ class Calibrate(Inputs):
 
     def _store(self, folder: Path) -> tuple[Path, bool]:
         """The folder that keeps the simulations until the run is finished, and whether another run's are there to be replaced."""
-        from sbical import journal, output
+        from sbical.results import run_folder
+        from sbical.simulation import journal
 
-        store = output.unfinished(folder)
+        store = run_folder.unfinished(folder)
         if self.resume:
             journal.describe(store)
             return store, False
@@ -175,7 +176,7 @@ def keeping(store: Path, *, replaced: bool) -> Iterator[None]:
 
     A store that is to be ``replaced`` is put back where the run ends before it has anything of its own: a mistake costs no simulation.
     """
-    from sbical import journal
+    from sbical.simulation import journal
 
     aside = store.with_name(f"{store.name}.replaced")
     if replaced:
@@ -207,7 +208,7 @@ class Plan(Inputs):
     def run(self, console: Console) -> None:
         """Print the plan."""
         simulator, prior, recordings, holdout = self.load()
-        from sbical.calibrate import plan
+        from sbical.pipeline import plan
 
         planned = plan(
             simulator,
@@ -248,10 +249,10 @@ class Infer:
         if target is not None and target.exists():
             raise OutputError(f"{target} exists; give --output another file name, or remove it")
         known, renamed = values.conditions(self.set), values.mapping(self.map)
-        from sbical.calibration import load_calibration
         from sbical.cli import show
-        from sbical.exports.base import write_whole
-        from sbical.recording import read_recordings
+        from sbical.recordings.recording import read_recordings
+        from sbical.results.calibration import load_calibration
+        from sbical.results.exports.base import write_whole
 
         calibration = load_calibration(Path(self.run_folder))
         recordings = read_recordings(self.recordings, calibration.simulator.columns, conditions=known, mapping=renamed)

@@ -27,17 +27,18 @@ class Status:
 
     def run(self, console: Console) -> None:
         """Read and print."""
-        from sbical import journal, output
+        from sbical.results import run_folder
+        from sbical.simulation import journal
 
         folder = Path(self.run_folder)
-        store = folder if journal.is_store(folder) else output.unfinished(folder)
+        store = folder if journal.is_store(folder) else run_folder.unfinished(folder)
         if journal.is_store(store):
             told, stages = journal.describe(store), journal.stages(store)
             lines = [f"{store}: unfinished, begun {told['began']}: {told['simulator']}, {told['method']}, seed {told['seed']}"]
             lines += [f"  {stage}: {kept} of {asked} simulations, {spent:.0f} s of work" for stage, (kept, asked, spent) in stages.items()]
             lines.append(_left(told["measured"], sum(kept for stage, (kept, _, _) in stages.items() if not stage.startswith("replay"))))
         else:
-            told = output.finished(folder)
+            told = run_folder.finished(folder)
             lines = [f"{folder}: finished {told['created']}: {told['simulator']}, {told['method']}, {told['simulations']} simulations"]
         console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
@@ -62,7 +63,7 @@ class Report:
 
     def run(self, console: Console) -> None:
         """Load and write."""
-        from sbical.calibration import load_calibration
+        from sbical.results.calibration import load_calibration
 
         path = Path(self.output) if self.output else Path(self.run_folder) / "report.html"
         load_calibration(Path(self.run_folder)).report(path)
@@ -85,8 +86,8 @@ class Compare:
 
     def run(self, console: Console) -> None:
         """Load both and compare."""
-        from sbical.calibration import load_calibration
-        from sbical.compare import compare
+        from sbical.results.calibration import load_calibration
+        from sbical.results.compare import compare
 
         both = [load_calibration(Path(folder)) for folder in (self.first, self.second)]
         console.print(str(compare(*both, names=(self.first, self.second))), markup=False, soft_wrap=True)
@@ -119,14 +120,14 @@ class Export:
 
     def run(self, console: Console) -> None:
         """Load, refuse or write."""
-        from sbical import exports
+        from sbical.results import exports
 
         export = exports.find(self.kind)
         default = {"mjcf": "calibrated", "json": "ranges", "npz": "table"}.get(self.kind, self.kind) + export.SUFFIX
         path = Path(self.path or default)
         if path.exists() and not self.overwrite:
             raise OutputError(f"{path} exists; pass --overwrite to replace it, or another file name")
-        from sbical.calibration import load_calibration
+        from sbical.results.calibration import load_calibration
 
         calibration = load_calibration(Path(self.run_folder))
         known = values.si_conditions(self.set, calibration.simulator.columns)

@@ -12,10 +12,10 @@ from rich.markup import escape
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from sbical.calibration import Calibration
     from sbical.checks.base import Verdict
-    from sbical.posterior import Posterior
-    from sbical.replay import Replay
+    from sbical.results.calibration import Calibration
+    from sbical.results.posterior import Posterior
+    from sbical.simulation.replay import Replay
 
 COLOURS = {"pass": "green", "warn": "yellow", "fail": "red"}
 

@@ -14,8 +14,8 @@ from tyro.constructors import PrimitiveConstructorSpec
 from sbical.errors import RecordingError, SbicalError, unknown
 
 if TYPE_CHECKING:
-    from sbical.columns import Columns
-    from sbical.recording import Recording
+    from sbical.recordings.column_map import Columns
+    from sbical.recordings.recording import Recording
 
 #: Options as they show in --help: their defaults are said in words.
 Text = Annotated[str, arg(help_behavior_hint="")]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sbical.checks.base import Evidence
-from sbical.replay import Replay, Reproduction, WindowReplay
+from sbical.simulation.replay import Replay, Reproduction, WindowReplay
 
 MakeEvidence = Callable[..., Evidence]
 

@@ -12,8 +12,8 @@ import pytest
 
 from sbical.checks import BUILT_IN, Check, Evidence, Finding, Verdict, judge, registered
 from sbical.errors import OutputError
-from sbical.importance import Importance
-from sbical.replay import Reproduction
+from sbical.inference.importance_weights import Importance
+from sbical.simulation.replay import Reproduction
 
 
 @pytest.mark.parametrize("member", registered().values(), ids=lambda c: c.NAME)

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from sbical.checks import correction
 from sbical.checks.base import Evidence, Finding
-from sbical.importance import Importance
+from sbical.inference.importance_weights import Importance
 
 
 def judged(evidence: Evidence, weights: Importance) -> Finding:

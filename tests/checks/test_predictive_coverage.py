@@ -8,7 +8,7 @@ import pytest
 
 from sbical.checks import predictive_coverage
 from sbical.checks.base import Evidence
-from sbical.replay import Replay
+from sbical.simulation.replay import Replay
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from sbical.checks import replay_error
 from sbical.checks.base import Evidence
-from sbical.replay import Replay
+from sbical.simulation.replay import Replay
 
 
 def one(make_replay: Callable[..., Replay], error: float) -> Replay:

@@ -10,7 +10,7 @@ import pytest
 
 from sbical.checks import residuals
 from sbical.checks.base import Evidence, Finding
-from sbical.replay import Reproduction, WindowReplay
+from sbical.simulation.replay import Reproduction, WindowReplay
 
 Noise = Callable[[np.random.Generator, int], np.ndarray]
 Judge = Callable[..., Finding]

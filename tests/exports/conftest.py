@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sbical.loading import parse
-from sbical.randomization import Randomization
-from sbical.simulator import Simulator
+from sbical.results.randomization import Randomization
+from sbical.simulation.simulator import Simulator
+from sbical.simulation.simulator_toml import parse
 
 ARM = """
 <mujoco model="arm">

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from sbical.errors import OutputError
-from sbical.exports import mjcf
-from sbical.families.voltage_servo import ERROR_GAIN
-from sbical.randomization import Randomization
-from sbical.simulator import Simulator
+from sbical.results.exports import mjcf
+from sbical.results.randomization import Randomization
+from sbical.simulation.families.voltage_servo import ERROR_GAIN
+from sbical.simulation.simulator import Simulator
 
 
 def test_loaded_file_equals_the_calibrated_model(tmp_path: Path, randomization: Randomization) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sbical.randomization import Randomization
+from sbical.results.randomization import Randomization
 
 
 def test_ranges_and_writes_of_each_parameter(tmp_path: Path, randomization: Randomization) -> None:

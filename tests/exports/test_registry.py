@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from sbical.errors import OutputError, RefusedError
-from sbical.exports import find, registered
-from sbical.exports.base import FAILED, write_whole
-from sbical.randomization import Randomization
+from sbical.results.exports import find, registered
+from sbical.results.exports.base import FAILED, write_whole
+from sbical.results.randomization import Randomization
 
 KINDS = sorted(registered())
 

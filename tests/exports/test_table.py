@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sbical.randomization import Randomization
+from sbical.results.randomization import Randomization
 
 
 def test_columns_are_the_draws_bitwise(tmp_path: Path, randomization: Randomization) -> None:

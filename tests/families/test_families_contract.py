@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
+from sbical.common.units import compatible
 from sbical.errors import SimulatorError
-from sbical.experiment import Experiment
-from sbical.families import families
-from sbical.families.base import Binding, Effect, Family
-from sbical.parameters import BOUNDS
-from sbical.simulator import Simulator
-from sbical.units import compatible
+from sbical.recordings.experiment import Experiment
+from sbical.simulation.families import families
+from sbical.simulation.families.base import Binding, Effect, Family
+from sbical.simulation.parameters import BOUNDS
+from sbical.simulation.simulator import Simulator
 
 MakeExperiment = Callable[..., Experiment]
 MakeSimulator = Callable[[str, str], Simulator]

@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 import pytest
 
-from sbical.experiment import Experiment
-from sbical.families.voltage_servo import ERROR_GAIN
-from sbical.signals import HeldSignal
-from sbical.simulator import Simulator
+from sbical.recordings.experiment import Experiment
+from sbical.recordings.held_signal import HeldSignal
+from sbical.simulation.families.voltage_servo import ERROR_GAIN
+from sbical.simulation.simulator import Simulator
 
 MakeExperiment = Callable[..., Experiment]
 MakeSimulator = Callable[[str, str], Simulator]

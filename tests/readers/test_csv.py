@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from sbical.errors import RecordingError
-from sbical.readers.base import Table
-from sbical.readers.csv import CsvReader
+from sbical.recordings.readers.base import Table
+from sbical.recordings.readers.csv import CsvReader
 
 
 def read(path: Path, text: str) -> Table:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sbical.errors import RecordingError
-from sbical.readers.npz import NpzReader
+from sbical.recordings.readers.npz import NpzReader
 
 
 @pytest.fixture

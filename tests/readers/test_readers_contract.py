@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sbical.errors import RecordingError
-from sbical.readers import Reader, reader_for, readers, stem
+from sbical.recordings.readers import Reader, reader_for, readers, stem
 
 TIME = np.linspace(0.0, 1.0, 21)
 POSITION = np.sin(TIME) / 3.0

@@ -1,0 +1,1 @@
+"""What every part uses: units, progress, the catalog, statistics."""

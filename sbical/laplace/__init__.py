@@ -1,0 +1,1 @@
+"""The likelihood and the posterior's shape around its modes: Gauss-Newton, boxes, ridges. No torch."""

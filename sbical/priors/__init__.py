@@ -1,0 +1,1 @@
+"""What is believed before any recording: distributions, TOML files, Pyro models."""

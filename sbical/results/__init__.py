@@ -1,0 +1,1 @@
+"""What a calibration leaves: draws, ranges, exports, report, and the folder that holds them."""
