@@ -1,13 +1,19 @@
 """The command line: ``sbical calibrate | plan | infer | status | compare | report | export | list | show``.
 
-Exit codes: 0 done (whatever the verdict says), 2 a mistake that one message explains, 130 interrupted.
+Exit codes: 0 done (whatever the verdict says), 2 a mistake that one message explains, 130 interrupted, 143 terminated.
+
+SIGTERM ends a run as Ctrl-C does: workers closed, simulations kept. Where Ctrl-C is ignored from the start, as a shell script has
+it for jobs in its background ("&", nohup), sbical ignores it too: it is meant for what runs in the foreground.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
+import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any, Protocol, TextIO, Union
 
 import tyro
@@ -61,7 +67,7 @@ def main(args: Sequence[str] | None = None) -> int:
     errors = Console(stderr=True, soft_wrap=True, highlight=False)
     try:
         command = _parse(list(sys.argv[1:] if args is None else args))
-        with warnings.catch_warnings():
+        with _terminable(), warnings.catch_warnings():
             warnings.showwarning = _short(errors, warnings.showwarning)
             command.run(console)
     except SbicalError as error:
@@ -77,10 +83,31 @@ def main(args: Sequence[str] | None = None) -> int:
         what = f"{error.strerror or error}" + (f" ('{error.filename}')" if error.filename else "")
         errors.print(f"[bold red]error:[/] the system refused: {escape(what)}; check free space, permissions and limits")
         return 2
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         errors.print("interrupted; no result was written")
-        return 130
+        return 143 if isinstance(interrupt, Terminated) else 130
     return 0
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM arrived."""
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Let SIGTERM end a command in order, as Ctrl-C does; Python itself would leave workers and a warning of theirs behind."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Python lets no other thread handle signals
+        return
+
+    def terminate(_number: int, _frame: object) -> None:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _parse(args: list[str]) -> Command:

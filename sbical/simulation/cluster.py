@@ -56,7 +56,7 @@ def cluster(client: Client | str | None = None, *, workers: int = 2) -> Iterator
 
 @contextmanager
 def _undisturbed() -> Iterator[None]:
-    """Start processes that Ctrl-C does not reach, although a terminal sends it to all; here it takes effect afterwards.
+    """Start processes that Ctrl-C does not reach, although a terminal sends it to all; here it, and SIGTERM, take effect afterwards.
 
     The client then ends its workers in order, instead of racing with workers that die by themselves.
     """
@@ -65,16 +65,17 @@ def _undisturbed() -> Iterator[None]:
         return
     resource_tracker.ensure_running()  # starting it later would unblock the signal again
     arrived: list[int] = []
-    handler = signal.signal(signal.SIGINT, lambda number, _: arrived.append(number))
-    # threads and processes inherit the mask, not the handler
+    handlers = {ending: signal.signal(ending, lambda number, _: arrived.append(number)) for ending in (signal.SIGINT, signal.SIGTERM)}
+    # threads and processes inherit the mask, not the handlers; SIGTERM must reach workers, as that is how they are ended
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(signal.SIGINT, handler)
+        for ending, handler in handlers.items():
+            signal.signal(ending, handler)
     if arrived:
-        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(arrived[0])
 
 
 def _check_scheduler(address: str) -> None:
