@@ -15,7 +15,7 @@ from sbical.common.progress import NullProgress, Progress
 from sbical.errors import ExperimentError, OutputError
 from sbical.inference.plan import Method, Plan, plan
 from sbical.inference.routes import amortized, local, truncated
-from sbical.inference.routes.base import DRAWS, REPLAYED, Learned, features
+from sbical.inference.routes.base import DRAWS, REPLAYED, RouteResult, features
 from sbical.inference.training import Training
 from sbical.laplace.likelihood import NoiseModel
 from sbical.priors.prior import Prior
@@ -72,9 +72,11 @@ def calibrate(
         simulator, prior, recordings, holdout=holdout, method=method, simulations=simulations, seconds=seconds, window=window, seed=seed,
         workers=workers,
     )  # fmt: skip
+    if isinstance(start, str | Path):
+        start = load_calibration(start)
     return run(
         intended, client=client, training=training, progress=progress, profiler_clock=profiler_clock, store=store, resume=resume,
-        held=None if start is None else _held(intended, load_calibration(start) if isinstance(start, str | Path) else start, recordings),
+        start_draws=None if start is None else _start_draws(intended, start, recordings),
     )  # fmt: skip
 
 
@@ -87,10 +89,10 @@ def run(
     profiler_clock: bool = False,
     store: str | Path | None = None,
     resume: bool = False,
-    held: np.ndarray | None = None,
+    start_draws: np.ndarray | None = None,
 ) -> Calibration:
-    """Carry a plan out; see ``calibrate``. ``held`` (n, d): draws, in unconstrained coordinates, where the local method begins."""
-    intended, journal = _journal(intended, training, store, held, resume=resume)
+    """Carry a plan out; see ``calibrate``. ``start_draws`` (n, d): draws, in unconstrained coordinates, where the local method begins."""
+    intended, journal = _journal(intended, training, store, start_draws, resume=resume)
     with cluster(client, workers=intended.workers) as opened:
         check_workers(opened)
         seeds = np.random.SeedSequence(intended.seed)
@@ -104,7 +106,7 @@ def run(
             limit=intended.limit,
             journal=journal,
         )
-        learned = _learn(runner, intended, training, held)
+        learned = _learn(runner, intended, training, start_draws)
         prior_draws = intended.prior.sample(DRAWS, intended.seed + 2)
         draws = intended.prior.to_constrained(learned.posterior_u)
         fitted, unseen = _reproductions(runner, intended, learned, draws)
@@ -113,7 +115,7 @@ def run(
         replays = Replays(fitted.noisy, holdout, before, after)
     with runner.timed("checks"):
         verdict = judge(_evidence(intended, learned, draws, prior_draws, replays, (fitted, unseen), runner))
-    begun = () if held is None else ("began where an amortized calibration (the start) had its answer for these recordings",)
+    begun = () if start_draws is None else ("began where an amortized calibration (the start) had its answer for these recordings",)
     origin = {"simulator": intended.simulator.name, **learned.figures}
     posterior = Posterior(
         intended.prior.names, intended.prior.units, draws, prior_draws, replays.predictive, origin, learned.statistics,
@@ -125,7 +127,7 @@ def run(
     )  # fmt: skip
 
 
-def _held(intended: Plan, start: Calibration, recordings: Sequence[Recording]) -> np.ndarray:
+def _start_draws(intended: Plan, start: Calibration, recordings: Sequence[Recording]) -> np.ndarray:
     """(n, d) draws of the posterior that another calibration's estimator gives these recordings, in unconstrained coordinates."""
     if intended.method != "local":
         raise ExperimentError("a start (--start) serves the local method only; leave it out, or calibrate with --method local")
@@ -148,14 +150,14 @@ def _held(intended: Plan, start: Calibration, recordings: Sequence[Recording]) -
 
 
 def _journal(
-    intended: Plan, training: Training | None, store: str | Path | None, held: np.ndarray | None, *, resume: bool
+    intended: Plan, training: Training | None, store: str | Path | None, start_draws: np.ndarray | None, *, resume: bool
 ) -> tuple[Plan, Journal | None]:  # fmt: skip
     """What keeps the simulations, and the plan with what a resumed run must not measure again: it would draw other parameters."""
     if store is None:
         if resume:
             raise OutputError("resume = True without a store; give the folder that keeps the simulations of the earlier attempt")
         return intended, None
-    same = identity(intended, training, held)
+    same = identity(intended, training, start_draws)
     if not resume:
         measured = {"simulations": intended.simulations, "seconds_per_simulation": intended.seconds_per_simulation}
         return intended, Journal.begin(store, {**same, "measured": measured})
@@ -163,16 +165,16 @@ def _journal(
     return replace(intended, **journal.run["measured"]), journal
 
 
-def _learn(runner: Runner, intended: Plan, training: Training | None, held: np.ndarray | None) -> Learned:
+def _learn(runner: Runner, intended: Plan, training: Training | None, start_draws: np.ndarray | None) -> RouteResult:
     """The route that the method and the simulator ask for."""
     if intended.method == "amortized":
         return amortized.learn(runner, intended, training or Training())
     if NoiseModel(intended.simulator, intended.experiment).exact:
-        return local.learn(runner, intended, training or local.TRAINING, held)
-    return truncated.learn(runner, intended, training or Training(), held)
+        return local.learn(runner, intended, training or local.TRAINING, start_draws)
+    return truncated.learn(runner, intended, training or Training(), start_draws)
 
 
-def _reproductions(runner: Runner, intended: Plan, learned: Learned, draws: np.ndarray) -> tuple[Reproduction, Reproduction]:
+def _reproductions(runner: Runner, intended: Plan, learned: RouteResult, draws: np.ndarray) -> tuple[Reproduction, Reproduction]:
     """Posterior predictive on the calibration and on the held-out windows, with and without what is random."""
     some, fitted, rng = draws[:REPLAYED], learned.errors, np.random.default_rng([intended.seed, 5])
     # a start that the likelihood looked for is known as widely as it was there
@@ -214,16 +216,16 @@ def _draw(full: Replay, rows: slice) -> Replay:
 
 
 def _evidence(
-    intended: Plan, learned: Learned, draws: np.ndarray, prior_draws: np.ndarray, replays: Replays,
+    intended: Plan, learned: RouteResult, draws: np.ndarray, prior_draws: np.ndarray, replays: Replays,
     reproductions: tuple[Reproduction, Reproduction], runner: Runner,
 ) -> Evidence:  # fmt: skip
     """What the checks look at."""
-    prior, fresh, trained = intended.prior, learned.fresh, learned.trained_on
+    prior, fresh, trained, judged = intended.prior, learned.fresh, learned.trained_on, learned.fresh_posteriors
     return Evidence(
         names=prior.names, units=prior.units, prior=prior_draws, prior_u=prior.to_unconstrained(prior_draws), posterior=draws,
         posterior_u=learned.posterior_u, prior_interval=prior.interval(0.9), x_o=learned.x_o, outside=learned.summary.outside,
-        x_train=features(trained)[trained.ok], x_fresh=features(fresh)[fresh.ok], theta_u_fresh=learned.ranked.theta_u,
-        fresh_draws_u=learned.ranked.draws_u, fresh_log_q=learned.ranked.log_q, fresh_draws_log_q=learned.ranked.draws_log_q,
+        x_train=features(trained)[trained.ok], x_fresh=features(fresh)[fresh.ok], theta_u_fresh=judged.theta_u,
+        fresh_draws_u=judged.draws_u, fresh_log_q=judged.log_q, fresh_draws_log_q=judged.draws_log_q,
         importance=learned.importance, holdout=replays.holdout, holdout_before=replays.before, holdout_after=replays.after,
         fitted=reproductions[0], unseen=reproductions[1], failed_fraction=runner.failed / max(runner.count, 1),
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from sbical.errors import OutputError
-from sbical.inference.importance_weights import Importance
+from sbical.inference.importance_weights import ImportanceWeights
 from sbical.simulation.replay import Replay, Reproduction
 
 Status = Literal["pass", "warn", "fail"]
@@ -80,7 +80,7 @@ class Evidence:
     fresh_log_q: np.ndarray  # (m,)
     fresh_draws_log_q: np.ndarray  # (m, L)
     x_train: np.ndarray  # (n_t, k)
-    importance: Importance | None
+    importance: ImportanceWeights | None
     holdout: Replay | None
     holdout_before: Replay | None
     holdout_after: Replay | None

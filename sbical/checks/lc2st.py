@@ -47,7 +47,7 @@ SHAPE = "measurable, but neither too narrow, too wide nor off to one side by its
 FEW = f"use at least {ENOUGH} fresh simulations for this test"
 
 
-class _Local(NamedTuple):
+class _LocalTest(NamedTuple):
     """Differences between truths and draws at the observation: row 0 observed, n rows under exact calibration."""
 
     statistic: np.ndarray  # (1 + n,)
@@ -87,7 +87,7 @@ def check(evidence: Evidence) -> Finding:
     return Finding(NAME, status, figure, THRESHOLD, SOURCE, "; ".join(remedies), values)
 
 
-def _local(evidence: Evidence) -> _Local:
+def _local(evidence: Evidence) -> _LocalTest:
     pool = pooled(evidence.theta_u_fresh, evidence.fresh_draws_u[:, :PER_TRUTH])
     d = pool.shape[2]
     features = _quadratic(whitened(pool))  # (m, members, F)
@@ -103,7 +103,7 @@ def _local(evidence: Evidence) -> _Local:
     odds = (own - own.mean(axis=0)) @ direction - 0.5 * np.sum(difference.T * direction, axis=0)
     statistic = np.mean((expit(odds) - 0.5) ** 2, axis=0)
     spread = 1 + (difference[:, d : 2 * d].mean(axis=1) - np.mean(difference[:, :d] ** 2, axis=1)) / square
-    return _Local(statistic, means(standardised(pool), chosen, weights), spread)
+    return _LocalTest(statistic, means(standardised(pool), chosen, weights), spread)
 
 
 def _quadratic(z: np.ndarray) -> np.ndarray:

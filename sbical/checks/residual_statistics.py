@@ -15,6 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from sbical.common.statistics import principal_directions
 from sbical.simulation.replay import Reproduction
 
 #: Directions in which draws spread less than this [standard deviations of the noise] hardly change a residual.
@@ -122,11 +123,7 @@ def _directions(clean: np.ndarray, seen: np.ndarray, scale: np.ndarray) -> tuple
     """Mean (T, m) of draws (n, T, m) and the orthonormal directions (k, T m) in which they spread."""
     centre = clean.mean(0)
     flat = np.where(seen, (clean - centre) / scale, 0.0).reshape(len(clean), -1)
-    # of the few draws, not of the many samples
-    values, vectors = np.linalg.eigh(flat @ flat.T)
-    order = np.argsort(values)[::-1][: max(1, int(MOST * flat.shape[1]))]
-    order = order[values[order] > max(SPREAD**2 * len(flat), 1e-12 * values.max())]
-    return centre, (vectors[:, order] / np.sqrt(values[order])).T @ flat
+    return centre, principal_directions(flat, max(1, int(MOST * flat.shape[1])), SPREAD**2 * len(flat))[1]
 
 
 def _freed(values: np.ndarray, basis: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Figures of draws that several parts read: central intervals, prior scores, contraction."""
+"""Figures of draws that several parts read: central intervals, prior scores, contraction, principal directions."""
 
 from __future__ import annotations
 
@@ -32,3 +32,17 @@ def contraction(prior: np.ndarray, draws: np.ndarray) -> np.ndarray:
     2021, taken in scores so that a log-uniform prior counts decades rather than the upper end of its range.
     """
     return 1 - np.var(prior_scores(prior, draws), axis=0) / np.var(prior_scores(prior, prior), axis=0)
+
+
+def principal_directions(rows: np.ndarray, most: int, least: float, relative: float = 1e-12) -> tuple[np.ndarray, np.ndarray]:
+    """At most ``most`` orthonormal directions (k, D) in which the rows (n, D) spread, and the sum of squares (k,) along each, descending.
+
+    Directions along which it is not above ``least``, nor above ``relative`` of the largest, are left out. For far fewer rows than columns:
+    found through the small Gram matrix. A direction has no sign of its own; its largest entry is made positive, so that the same
+    rows give the same directions everywhere.
+    """
+    values, vectors = np.linalg.eigh(rows @ rows.T)
+    order = np.argsort(values)[::-1][:most]
+    order = order[values[order] > max(least, relative * values.max())]
+    directions = (rows.T @ (vectors[:, order] / np.sqrt(values[order]))).T
+    return values[order], directions * np.sign(directions[np.arange(len(order)), np.abs(directions).argmax(1)])[:, None]

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from sbical.errors import ExperimentError, OutputError, SimulationError
-from sbical.inference.training import Progress, Training, build, seeded, train
+from sbical.inference.training import EpochCallback, Training, build, seeded, train
 
 if TYPE_CHECKING:
     from sbi.neural_nets.estimators import ConditionalDensityEstimator
@@ -150,7 +150,9 @@ class Estimator:
         return x
 
 
-def fit(theta_u: np.ndarray, x: np.ndarray, *, seed: int, training: Training | None = None, progress: Progress | None = None) -> Estimator:
+def fit(
+    theta_u: np.ndarray, x: np.ndarray, *, seed: int, training: Training | None = None, progress: EpochCallback | None = None
+) -> Estimator:
     """Train an ensemble on simulations: unconstrained parameters theta_u (n, d) and their summaries x (n, k).
 
     x (n, c, k) holds summaries of c measurements of each simulation; each step of the training takes one of them at random.

@@ -16,8 +16,8 @@ from scipy.stats import multivariate_t
 from sklearn.mixture import GaussianMixture
 
 from sbical.inference.emulator import Emulator
-from sbical.inference.importance_weights import Importance
-from sbical.inference.mode_estimator import ChartedEstimator
+from sbical.inference.importance_weights import ImportanceWeights
+from sbical.inference.mode_estimator import ModeEstimator
 from sbical.laplace.expansion import Expansion, Problem
 from sbical.laplace.likelihood import Sensitivity
 from sbical.priors.prior import Prior
@@ -33,9 +33,11 @@ LEAST_ACCEPTANCE = 0.1
 
 
 @dataclass(frozen=True, eq=False)
-class Sieve:
-    """Turns draws down by their emulated log posterior less the proposal's log density, both in whitened coordinates; ``level`` and above
-    are accepted for certain.
+class RejectionControl:
+    """Rejection control (Liu, Chen & Wong 1998): draws whose emulated weight is low are turned down before they cost a simulation.
+
+    The log weight is the emulated log posterior less the proposal's log density, both in whitened coordinates; at ``level`` and above
+    draws are accepted for certain.
 
     ``accepted`` is the share of all draws that pass.
     """
@@ -50,23 +52,23 @@ class Sieve:
 
 
 @dataclass(frozen=True, eq=False)
-class Component:
+class ProposalComponent:
     """A mode with what was simulated there, its trained estimator, the recordings' summary x_o (k,), its share of draws, and what
     errors of the ``starts`` do there, see ``expansion.sensitivity``.
 
     Once weights have been seen: a ``mixture`` in the mode's whitened coordinates, and ``moments`` there, mean (d,) and covariance (d, d);
-    with ``sieve``, draws that the emulated posterior holds for unlikely are turned down.
+    with ``rejection``, draws that the emulated posterior holds for unlikely are turned down.
     """
 
     at: Expansion
     simulated: SimulationSet
-    estimator: ChartedEstimator
+    estimator: ModeEstimator
     x_o: np.ndarray
     share: float
     starts: Callable[[np.ndarray], Sensitivity]
     mixture: GaussianMixture | None = None
     moments: tuple[np.ndarray, np.ndarray] | None = None
-    sieve: Sieve | None = None
+    rejection: RejectionControl | None = None
 
     @cached_property
     def tail(self) -> Any:
@@ -80,12 +82,12 @@ class Component:
 
     def sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """(n, d) draws of unconstrained parameters."""
-        if self.sieve is None:
+        if self.rejection is None:
             return self.propose(n, rng)
         kept, count = [np.empty((0, len(self.at.box.mode)))], 0
         while count < n:
-            u = self.propose(int(1.2 * (n - count) / self.sieve.accepted) + 10, rng)
-            log_acceptance = self.sieve.log_acceptance(*self.log_proposal(u, self.log_network(u))[:2])
+            u = self.propose(int(1.2 * (n - count) / self.rejection.accepted) + 10, rng)
+            log_acceptance = self.rejection.log_acceptance(*self.log_proposal(u, self.log_network(u))[:2])
             kept.append(u[np.log(rng.uniform(size=len(u))) < log_acceptance])
             count += len(kept[-1])
         return np.concatenate(kept)[:n]
@@ -110,8 +112,8 @@ class Component:
     def log_prob(self, u: np.ndarray, log_network: np.ndarray) -> np.ndarray:
         """(n,) log density of ``sample`` at u (n, d)."""
         z, out, log_scale = self.log_proposal(u, log_network)
-        if self.sieve is not None:
-            out = out + self.sieve.log_acceptance(z, out) - np.log(self.sieve.accepted)
+        if self.rejection is not None:
+            out = out + self.rejection.log_acceptance(z, out) - np.log(self.rejection.accepted)
         return out - log_scale
 
     def log_proposal(self, u: np.ndarray, log_network: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -126,7 +128,7 @@ class Component:
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted:
+class WeightedDraws:
     """Draws u (n, d) with initial errors (n, windows, k), the component (n,) each came from, and their weights.
 
     ``log_target`` (n,) is prior times likelihood; ``networks`` (components, n) holds the log density of every network's answer.
@@ -135,21 +137,23 @@ class Weighted:
     u: np.ndarray
     errors: np.ndarray
     origin: np.ndarray
-    importance: Importance
+    importance: ImportanceWeights
     log_target: np.ndarray
     networks: np.ndarray
 
-    def log_network(self, components: Sequence[Component]) -> np.ndarray:
+    def log_network(self, components: Sequence[ProposalComponent]) -> np.ndarray:
         """(n,) log density of the networks' answer."""
         return np.logaddexp.reduce(self.networks + np.log([c.share for c in components])[:, None], axis=0)
 
-    def of(self, component: int) -> tuple[np.ndarray, Importance, float]:
+    def of(self, component: int) -> tuple[np.ndarray, ImportanceWeights, float]:
         """A component's draws, their weights, and the share of all weight that they carry."""
         mine = self.origin == component
-        return self.u[mine], Importance(self.importance.log_weights[mine]), float(self.importance.weights[mine].sum())
+        return self.u[mine], ImportanceWeights(self.importance.log_weights[mine]), float(self.importance.weights[mine].sum())
 
 
-def weigh(runner: Runner, prior: Prior, problem: Problem, components: Sequence[Component], n: int, rng: np.random.Generator) -> Weighted:
+def weigh(
+    runner: Runner, prior: Prior, problem: Problem, components: Sequence[ProposalComponent], n: int, rng: np.random.Generator
+) -> WeightedDraws:
     """n draws of the components' mixture with their importance weights."""
     counts = rng.multinomial(n, [c.share for c in components])
     drawn = [c.sample(int(count), rng) for c, count in zip(components, counts, strict=True)]
@@ -157,25 +161,31 @@ def weigh(runner: Runner, prior: Prior, problem: Problem, components: Sequence[C
     errors = np.concatenate([c.at.follow(part) for c, part in zip(components, drawn, strict=True)])
     networks = np.stack([c.log_network(u) for c in components])
     log_target = _log_target(runner, prior, problem, components, u, errors, origin)
-    return Weighted(u, errors, origin, Importance(log_target - _log_density(components, u, networks)), log_target, networks)
+    return WeightedDraws(u, errors, origin, ImportanceWeights(log_target - _log_density(components, u, networks)), log_target, networks)
 
 
-def pool(batches: Sequence[tuple[Sequence[Component], Weighted]]) -> Weighted:
+def pool(batches: Sequence[tuple[Sequence[ProposalComponent], WeightedDraws]]) -> WeightedDraws:
     """Draws of several versions of the same components as draws of one mixture (balance heuristic: Veach & Guibas 1995)."""
     drawn = [w for _, w in batches]
     u, errors, origin, log_target = (np.concatenate([getattr(w, k) for w in drawn]) for k in ("u", "errors", "origin", "log_target"))
     networks = np.concatenate([w.networks for w in drawn], axis=1)
     log_q = [_log_density(components, u, networks) + np.log(len(w.u) / len(u)) for components, w in batches]
-    return Weighted(u, errors, origin, Importance(log_target - np.logaddexp.reduce(log_q, axis=0)), log_target, networks)
+    return WeightedDraws(u, errors, origin, ImportanceWeights(log_target - np.logaddexp.reduce(log_q, axis=0)), log_target, networks)
 
 
-def _log_density(components: Sequence[Component], u: np.ndarray, networks: np.ndarray) -> np.ndarray:
+def _log_density(components: Sequence[ProposalComponent], u: np.ndarray, networks: np.ndarray) -> np.ndarray:
     """(n,) log density of the components' mixture at u (n, d)."""
     return np.logaddexp.reduce([c.log_prob(u, own) + np.log(c.share) for c, own in zip(components, networks, strict=True)], axis=0)
 
 
 def _log_target(
-    runner: Runner, prior: Prior, problem: Problem, components: Sequence[Component], u: np.ndarray, errors: np.ndarray, origin: np.ndarray
+    runner: Runner,
+    prior: Prior,
+    problem: Problem,
+    components: Sequence[ProposalComponent],
+    u: np.ndarray,
+    errors: np.ndarray,
+    origin: np.ndarray,
 ) -> np.ndarray:
     """(n,) log prior + log likelihood with the initial errors integrated out, in unconstrained coordinates."""
     theta = prior.to_constrained(u)

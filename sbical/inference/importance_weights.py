@@ -19,7 +19,7 @@ UNDERFLOW = 300.0
 
 
 @dataclass(frozen=True, eq=False)
-class Importance:
+class ImportanceWeights:
     """Draws of a proposal and their log weights (n,), log target minus log proposal; -inf where the target is zero."""
 
     log_weights: np.ndarray

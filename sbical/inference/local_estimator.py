@@ -11,7 +11,7 @@ import torch
 
 from sbical.errors import OutputError
 from sbical.inference.estimator import from_state, read_state, write_state
-from sbical.inference.mode_estimator import Chart, ChartedEstimator
+from sbical.inference.mode_estimator import ModeEstimator, RegressionCoordinates
 from sbical.laplace.linear_summary import LinearSummary
 from sbical.laplace.ridge import Ridge
 from sbical.laplace.truncated_box import Box
@@ -27,7 +27,7 @@ class Part:
     share: float
     summary: LinearSummary
     x_o: np.ndarray
-    estimator: ChartedEstimator
+    estimator: ModeEstimator
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +45,11 @@ class LocalEstimator:
         """Plain tensors and values. Raises OutputError if the file cannot be written."""
         parts = []
         for p in self.parts:
-            chart = _chart_state(p.estimator.chart)
+            coordinates = _coordinates_state(p.estimator.coordinates)
             arrays = {f.name: torch.tensor(getattr(p.summary, f.name)) for f in fields(LinearSummary) if f.name != "labels"}
             parts.append(
                 {
-                    "share": p.share, "x_o": torch.tensor(p.x_o), "chart": chart, "summary": arrays, "labels": list(p.summary.labels),
+                    "share": p.share, "x_o": torch.tensor(p.x_o), "chart": coordinates, "summary": arrays, "labels": list(p.summary.labels),
                     "estimator": p.estimator.estimator.state(),
                 }
             )  # fmt: skip
@@ -71,18 +71,18 @@ def load_local_estimator(path: str | Path) -> LocalEstimator:
 def _part(item: dict[str, Any], path: str | Path) -> Part:
     arrays = {name: value.numpy() for name, value in item["summary"].items()}
     summary = LinearSummary(**arrays, labels=tuple(item["labels"]))
-    estimator = ChartedEstimator(from_state(item["estimator"], path), _chart(item["chart"]))
+    estimator = ModeEstimator(from_state(item["estimator"], path), _coordinates(item["chart"]))
     return Part(item["share"], summary, item["x_o"].numpy(), estimator)
 
 
-def _chart_state(chart: Chart) -> dict[str, Any]:
+def _coordinates_state(coordinates: RegressionCoordinates) -> dict[str, Any]:
     """Plain tensors."""
-    box = {f.name: torch.tensor(getattr(chart.box, f.name)) for f in fields(Box) if f.name != "ridges"}
-    ridges = [{f.name: torch.tensor(getattr(ridge, f.name)) for f in fields(Ridge)} for ridge in chart.box.ridges]
-    return {"box": box, "ridges": ridges, "intercept": torch.tensor(chart.intercept), "slope": torch.tensor(chart.slope)}
+    box = {f.name: torch.tensor(getattr(coordinates.box, f.name)) for f in fields(Box) if f.name != "ridges"}
+    ridges = [{f.name: torch.tensor(getattr(ridge, f.name)) for f in fields(Ridge)} for ridge in coordinates.box.ridges]
+    return {"box": box, "ridges": ridges, "intercept": torch.tensor(coordinates.intercept), "slope": torch.tensor(coordinates.slope)}
 
 
-def _chart(state: dict[str, Any]) -> Chart:
+def _coordinates(state: dict[str, Any]) -> RegressionCoordinates:
     ridges = tuple(Ridge(int(r["axis"]), *(r[name].numpy() for name in ("knots", "offset", "root"))) for r in state["ridges"])
     box = Box(**{name: value.numpy() for name, value in state["box"].items()}, ridges=ridges)
-    return Chart(box, state["intercept"].numpy(), state["slope"].numpy())
+    return RegressionCoordinates(box, state["intercept"].numpy(), state["slope"].numpy())

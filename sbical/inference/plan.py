@@ -13,7 +13,7 @@ import numpy as np
 from sbical.errors import ExperimentError, SbicalError, unknown
 from sbical.priors.prior import Prior
 from sbical.recordings.experiment import HIGHEST_RATE, LIKELIHOOD_RATE, Experiment, build
-from sbical.recordings.plausibility import suspicions
+from sbical.recordings.plausibility import implausible_columns
 from sbical.recordings.recording import Recording, read_recordings
 from sbical.simulation.process import simulating
 from sbical.simulation.simulator import Simulator
@@ -144,7 +144,7 @@ def plan(
         experiment, judged = _in_time(calibration, simulator, length, rate)
     notes = [f"{r.name}: {n}" for r in (*calibration, *held) for n in r.notes]
     notes += [*experiment.notes, *(n for n in judged.notes if n not in experiment.notes)]
-    notes += suspicions([*calibration, *held], columns)
+    notes += implausible_columns([*calibration, *held], columns)
     for part in (experiment, judged):
         _check_steps(part, simulator)
     cost = _time(simulator, fitted, experiment, seed)

@@ -16,8 +16,8 @@ import numpy as np
 from sklearn.mixture import GaussianMixture
 
 from sbical.inference.emulator import Emulator, emulate
-from sbical.inference.importance_sampling import Component, Sieve, Weighted
-from sbical.inference.importance_weights import Importance
+from sbical.inference.importance_sampling import ProposalComponent, RejectionControl, WeightedDraws
+from sbical.inference.importance_weights import ImportanceWeights
 
 #: Mixtures have at most so many components; one more must be worth it (BIC, at the number of walkers).
 MOST_COMPONENTS = 6
@@ -33,7 +33,9 @@ CERTAIN = 0.01
 FEWEST = 3.0
 
 
-def adapt(components: Sequence[Component], seen: Sequence[Weighted], least: float, rng: np.random.Generator) -> list[Component]:
+def adapt(
+    components: Sequence[ProposalComponent], seen: Sequence[WeightedDraws], least: float, rng: np.random.Generator
+) -> list[ProposalComponent]:
     """The components with better proposals, and shares (at least ``least``) as the last weights say.
 
     ``seen`` are all draws weighted so far. A component of which they say too little keeps the proposal that it has.
@@ -52,18 +54,18 @@ def adapt(components: Sequence[Component], seen: Sequence[Weighted], least: floa
     return [replace(c, share=c.share / total) for c in out]
 
 
-def _follow(c: Component, learned: Emulator, start: np.ndarray, rng: np.random.Generator) -> Component:
-    """The component with a mixture and a sieve that follow the emulator; walkers start at whitened ``start`` (n, d)."""
+def _follow(c: ProposalComponent, learned: Emulator, start: np.ndarray, rng: np.random.Generator) -> ProposalComponent:
+    """The component with a mixture and a rejection control that follow the emulator; walkers start at whitened ``start`` (n, d)."""
     walked = explore(learned, start, rng)
-    c = replace(c, mixture=_mixture(walked, len(start), rng), moments=(walked.mean(0), np.cov(walked.T)), sieve=None)
+    c = replace(c, mixture=_mixture(walked, len(start), rng), moments=(walked.mean(0), np.cov(walked.T)), rejection=None)
     u = c.propose(COUNTED, rng)
     z, log_proposal, _ = c.log_proposal(u, c.log_network(u))
-    own = Importance(learned(z) - log_proposal)
+    own = ImportanceWeights(learned(z) - log_proposal)
     order = np.argsort(own.log_weights)
     certain = np.searchsorted(np.cumsum(own.weights[order]), 1 - CERTAIN)
     level = float(own.log_weights[order[min(certain, len(order) - 1)]])
-    accepted = float(np.exp(Sieve(learned, level).log_acceptance(z, log_proposal)).mean())
-    return replace(c, sieve=Sieve(learned, level, accepted))
+    accepted = float(np.exp(RejectionControl(learned, level).log_acceptance(z, log_proposal)).mean())
+    return replace(c, rejection=RejectionControl(learned, level, accepted))
 
 
 def explore(learned: Emulator, start: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from sbical.common.statistics import principal_directions
 from sbical.recordings.experiment import Experiment
 from sbical.simulation.rollout import Trajectories, flatten
 
@@ -70,14 +71,7 @@ def fit_summary(pilot: Trajectories, experiment: Experiment, *, components: int 
         # above zero for a joint that rests most of the time
         scale[channel == c] = max(float(np.quantile(np.abs(flat[:, channel == c] - mean[channel == c]), 0.9)), 1e-9)
     centred = (flat - mean) / scale
-    kept = min(components, len(flat) // 4)
-    # rows are far fewer than samples: the small Gram matrix gives the same directions
-    values, vectors = np.linalg.eigh(centred @ centred.T)
-    order = np.argsort(values)[::-1][:kept]
-    order = order[values[order] > _FLOOR * values.max()]
-    directions = centred.T @ (vectors[:, order] / np.sqrt(values[order]))
-    # eigenvectors have no sign of their own; fix it so that the same pilot gives the same summary everywhere
-    directions *= np.sign(directions[np.abs(directions).argmax(0), np.arange(directions.shape[1])])
+    directions = np.ascontiguousarray(principal_directions(centred, min(components, len(flat) // 4), 0.0, _FLOOR)[1].T)
     groups, names = _groups(experiment)
     labels = (
         *(f"component {i}" for i in range(directions.shape[1])),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WARM_UP = 50
 
 #: (epochs done over all members, epochs in all, validation loss [nats])
-Progress = Callable[[int, int, float], None]
+EpochCallback = Callable[[int, int, float], None]
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,14 @@ def build(dims: int, features: int, training: Training) -> AutoregressiveMixture
 
 
 def train(
-    z: Tensor, features: Tensor, *, seed: int, training: Training, member: int = 0, progress: Progress | None = None, offset: float = 0.0
+    z: Tensor,
+    features: Tensor,
+    *,
+    seed: int,
+    training: Training,
+    member: int = 0,
+    progress: EpochCallback | None = None,
+    offset: float = 0.0,
 ) -> Trained:
     """Train one member on parameters z (n, d) and features (n, c, k) of c measurements of each, both scaled.
 

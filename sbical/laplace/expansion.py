@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
-from sbical.laplace.gauss_newton import FARTHEST, Clean, Fit, Normal, Target, derivatives, merit, resolved
+from sbical.laplace.gauss_newton import FARTHEST, Clean, Fit, NormalEquations, Target, derivatives, neg_log_posterior, resolved
 from sbical.laplace.likelihood import NoiseModel, Sensitivity
 from sbical.laplace.linear_summary import LinearSummary, linear_summary
 from sbical.laplace.truncated_box import Box
@@ -109,7 +109,7 @@ class Expansion:
     """
 
     at: Fit
-    normal: Normal
+    normal: NormalEquations
     box: Box
     summary: LinearSummary
     traces: tuple[Trace, ...] = ()
@@ -163,7 +163,7 @@ def settle(problem: Problem, fit: Fit) -> tuple[np.ndarray, np.ndarray]:
     """Parameters (d,) with the noise parameters at their likeliest, and the joint covariance (d, d) that the curvature gives."""
     target, d = problem.target, len(fit.u)
     free = np.setdiff1d(np.arange(d), target.motion)
-    normal = Normal.of(target, fit.by_u, fit.by_error, fit.noise)
+    normal = NormalEquations.of(target, fit.by_u, fit.by_error, fit.noise)
     covariance = np.diag(target.spread**2)
     covariance[np.ix_(target.motion, target.motion)] = np.linalg.inv(normal.schur)
     u = fit.u.copy()
@@ -207,7 +207,7 @@ def expand(problem: Problem, fits: Sequence[Fit], covariances: Sequence[np.ndarr
     labels = problem.experiment.channels
     out = []
     for fit, covariance in zip(fits, covariances, strict=True):
-        normal = Normal.of(target, fit.by_u, fit.by_error, fit.noise)
+        normal = NormalEquations.of(target, fit.by_u, fit.by_error, fit.noise)
         box = Box.around(fit.u, covariance, target.centre, target.spread, RADIUS)
         summary = linear_summary(target, fit, target.channel, labels, [str(names[int(k)]) for k in target.motion])
         out.append(Expansion(fit, normal, box, summary))
@@ -222,7 +222,7 @@ def refit(problem: Problem, points: np.ndarray, errors: np.ndarray, near: Sequen
     by_u, by_error = derivatives(problem.clean, target, points, errors, steps)
     out = []
     for u, e, f, a, b in zip(points, errors, clean, by_u, by_error, strict=True):
-        value, noise = merit(target, u, e, f)
+        value, noise = neg_log_posterior(target, u, e, f)
         out.append(Fit(u, e, np.nan_to_num(f), noise, value, np.nan_to_num(a), np.nan_to_num(b)))
     return out
 

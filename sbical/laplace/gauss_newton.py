@@ -63,14 +63,14 @@ class Target:
 @dataclass(frozen=True, eq=False)
 class Fit:
     """A local optimum: parameters ``u`` (d,), initial ``errors`` (windows, k), clean trajectory (D,), ``noise`` (m,) per channel,
-    ``merit`` [nats], minus log posterior with the noise profiled out; ``by_u`` (D, p) and ``by_error`` (D, q) are the derivatives.
+    ``neg_log_posterior`` [nats] has the noise profiled out; ``by_u`` (D, p) and ``by_error`` (D, q) are the derivatives.
     """
 
     u: np.ndarray
     errors: np.ndarray
     clean: np.ndarray
     noise: np.ndarray
-    merit: float
+    neg_log_posterior: float
     by_u: np.ndarray
     by_error: np.ndarray
 
@@ -127,23 +127,23 @@ def fit(
     first = clean(np.stack([s.u for s in states]), np.stack([s.errors for s in states]))
     for state, f in zip(states, first, strict=True):
         state.place(target, f)
-    states = [s for s in states if np.isfinite(s.merit)]
+    states = [s for s in states if np.isfinite(s.neg_log_posterior)]
     for number in range(iterations):
         active = [s for s in states if not s.done]
         if not active:
             break
         _iterate(clean, target, active, roughly, converged)
-        best = min([known, *(s.merit for s in states)])
+        best = min([known, *(s.neg_log_posterior for s in states)])
         for s in active:
-            s.done |= number + 1 >= PATIENCE and s.merit - s.gained * (iterations - number - 1) > best + keep
-    best = min((s.merit for s in states), default=np.inf)
+            s.done |= number + 1 >= PATIENCE and s.neg_log_posterior - s.gained * (iterations - number - 1) > best + keep
+    best = min((s.neg_log_posterior for s in states), default=np.inf)
     best = min(best, known)
-    kept = sorted((s for s in states if s.merit <= best + keep), key=lambda s: s.merit)
+    kept = sorted((s for s in states if s.neg_log_posterior <= best + keep), key=lambda s: s.neg_log_posterior)
     if not kept:
         return []
     by_u, by_error = _derivatives(clean, target, kept, roughly)
     return [
-        Fit(s.u, s.errors, s.clean, s.noise, s.merit, np.nan_to_num(a), np.nan_to_num(b))
+        Fit(s.u, s.errors, s.clean, s.noise, s.neg_log_posterior, np.nan_to_num(a), np.nan_to_num(b))
         for s, a, b in zip(kept, by_u, by_error, strict=True)
     ]
 
@@ -153,7 +153,7 @@ class _State:
 
     def __init__(self, u: np.ndarray, errors: np.ndarray) -> None:
         self.u, self.errors = u, errors
-        self.damping, self.merit, self.gained, self.done, self.failures = 1.0, np.inf, 0.0, False, 0
+        self.damping, self.neg_log_posterior, self.gained, self.done, self.failures = 1.0, np.inf, 0.0, False, 0
         self.clean = self.noise = np.empty(0)
         self.by_u: np.ndarray | None = None
         self.by_error: np.ndarray | None = None
@@ -161,10 +161,10 @@ class _State:
 
     def place(self, target: Target, clean: np.ndarray) -> None:
         self.clean = clean
-        self.merit, self.noise = merit(target, self.u, self.errors, clean)
+        self.neg_log_posterior, self.noise = neg_log_posterior(target, self.u, self.errors, clean)
 
 
-def merit(target: Target, u: np.ndarray, errors: np.ndarray, clean: np.ndarray) -> tuple[float, np.ndarray]:
+def neg_log_posterior(target: Target, u: np.ndarray, errors: np.ndarray, clean: np.ndarray) -> tuple[float, np.ndarray]:
     """Minus log posterior up to a constant [nats], and the noise (m,) of each channel that was profiled out; inf for a failure."""
     if not np.isfinite(clean).all():
         return np.inf, target.highest
@@ -195,10 +195,10 @@ def _iterate(clean: Clean, target: Target, states: list[_State], roughly: bool, 
     values = clean(np.stack([t[2] for t in trials]), np.stack([t[3] for t in trials]))
     for i, s in enumerate(states):
         mine = range(i * len(TRIALS), (i + 1) * len(TRIALS))
-        merits = [merit(target, trials[k][2], trials[k][3], values[k])[0] for k in mine]
-        best = int(np.argmin(merits))
-        if merits[best] < s.merit:
-            s.gained = s.merit - merits[best]
+        heights = [neg_log_posterior(target, trials[k][2], trials[k][3], values[k])[0] for k in mine]
+        best = int(np.argmin(heights))
+        if heights[best] < s.neg_log_posterior:
+            s.gained = s.neg_log_posterior - heights[best]
             _, s.damping, s.u, s.errors = trials[mine[best]]
             s.place(target, values[mine[best]])
             s.failures, s.damping = 0, max(s.damping, 1e-7)
@@ -214,7 +214,7 @@ def _iterate(clean: Clean, target: Target, states: list[_State], roughly: bool, 
 
 def _step(target: Target, state: _State, damping: float) -> tuple[np.ndarray, np.ndarray]:
     """Levenberg-Marquardt step with this damping; initial errors are eliminated window by window (Schur complement)."""
-    normal = Normal.of(target, state.by_u, state.by_error, state.noise, damping)
+    normal = NormalEquations.of(target, state.by_u, state.by_error, state.noise, damping)
     residual = (target.observed - state.clean) / state.noise[target.channel] ** 2
     pull_u = -(state.u - target.centre)[target.motion] / target.spread[target.motion] ** 2
     move_u, move_e = normal.solve(residual, pull_u, -state.errors[:, target.errors])
@@ -226,7 +226,7 @@ def _step(target: Target, state: _State, damping: float) -> tuple[np.ndarray, np
 
 
 @dataclass(frozen=True, eq=False)
-class Normal:
+class NormalEquations:
     """The normal equations at a point: ``schur`` (p, p) is the precision of the parameters with the initial errors integrated out.
 
     ``cross`` (w, p, q) and ``inner`` (w, q, q): the rest of the precision, by window.
@@ -240,7 +240,9 @@ class Normal:
     inner: np.ndarray
 
     @classmethod
-    def of(cls, target: Target, by_u: np.ndarray | None, by_error: np.ndarray | None, noise: np.ndarray, damping: float = 0.0) -> Normal:
+    def of(
+        cls, target: Target, by_u: np.ndarray | None, by_error: np.ndarray | None, noise: np.ndarray, damping: float = 0.0
+    ) -> NormalEquations:
         """From derivatives (D, p) and (D, q) and the noise (m,) of each channel."""
         if by_u is None or by_error is None:
             raise ValueError("derivatives come first")

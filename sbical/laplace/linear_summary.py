@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from sbical.laplace.gauss_newton import Fit, Normal, Target
+from sbical.common.statistics import principal_directions
+from sbical.laplace.gauss_newton import Fit, NormalEquations, Target
 from sbical.simulation.rollout import Trajectories, flatten
 
 #: Components of what is left over: at most so many, and only if they vary by more than this share of the noise (variance).
@@ -75,22 +76,17 @@ class LinearSummary:
         ``noise`` (D,) is each sample's; components in which the bend is small beside it are left out.
         """
         rest = np.stack([self._split(row)[1] for row in clean[np.isfinite(clean).all(1)]]) / noise
-        # far fewer rows than samples: the small Gram matrix gives the same directions
-        values, vectors = np.linalg.eigh(rest @ rest.T / len(rest))
-        order = np.argsort(values)[::-1][:MOST_BENDS]
-        order = order[values[order] > LEAST_BEND]
-        if not len(order):
+        _, components = principal_directions(rest, MOST_BENDS, LEAST_BEND * len(rest))
+        if not len(components):
             return self
-        components = rest.T @ (vectors[:, order] / np.sqrt(values[order] * len(rest)))
-        components *= np.sign(components[np.abs(components).argmax(0), np.arange(len(order))])
         p = len(self.gain)
-        labels = (*self.labels[:p], *(f"bend {i}" for i in range(len(order))), *self.labels[p:])
-        return replace(self, bends=components.T / noise, straight=noise[:, None] * components, labels=labels)
+        labels = (*self.labels[:p], *(f"bend {i}" for i in range(len(components))), *self.labels[p:])
+        return replace(self, bends=components / noise, straight=noise[:, None] * components.T, labels=labels)
 
 
 def linear_summary(target: Target, mode: Fit, group: np.ndarray, labels: Sequence[str], names: Sequence[str]) -> LinearSummary:
     """The summary around a mode; ``group`` (D,) numbers the residual energy that each sample counts towards, ``labels`` names them."""
-    normal = Normal.of(target, mode.by_u, mode.by_error, mode.noise)
+    normal = NormalEquations.of(target, mode.by_u, mode.by_error, mode.noise)
     reduced = normal.reduced()
     weight = mode.noise[target.channel] ** -2.0
     root = np.linalg.cholesky(np.linalg.inv(normal.schur))

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from sbical.laplace.expansion import Expansion, Problem, expand, settle
-from sbical.laplace.gauss_newton import Fit, Normal, fit, merit
+from sbical.laplace.gauss_newton import Fit, NormalEquations, fit, neg_log_posterior
 from sbical.laplace.ridge_tracing import on_ridge, traced
 
 #: Starts that are followed, and how many of these to the end.
@@ -40,13 +40,15 @@ def find_modes(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray, names: 
         return [], np.empty(0)
     others = _scan(problem, fits[0])
     if len(others):
-        found = fit(problem.clean, problem.target, others, iterations=ITERATIONS, keep=HOPELESS, known=fits[0].merit, roughly=True)
-        fits = _distinct(problem, sorted([*fits, *_finished(problem, found)], key=lambda f: f.merit), min)
+        found = fit(
+            problem.clean, problem.target, others, iterations=ITERATIONS, keep=HOPELESS, known=fits[0].neg_log_posterior, roughly=True
+        )
+        fits = _distinct(problem, sorted([*fits, *_finished(problem, found)], key=lambda f: f.neg_log_posterior), min)
     evidence = np.array([_log_evidence(problem, f) for f in fits])
     kept = [f for f, e in zip(fits, evidence, strict=True) if e > evidence.max() - NEGLIGIBLE]
     shares = np.exp(evidence[evidence > evidence.max() - NEGLIGIBLE] - evidence.max())
     settled = [settle(problem, f) for f in kept]
-    moved = [Fit(u, f.errors, f.clean, f.noise, f.merit, f.by_u, f.by_error) for f, (u, _) in zip(kept, settled, strict=True)]
+    moved = [Fit(u, f.errors, f.clean, f.noise, f.neg_log_posterior, f.by_u, f.by_error) for f, (u, _) in zip(kept, settled, strict=True)]
     modes: list[Expansion] = []
     own: list[float] = []
     for expansion, share in zip(expand(problem, moved, [c for _, c in settled], names), shares, strict=True):
@@ -82,11 +84,11 @@ def _followed(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray) -> list[
 def _finished(problem: Problem, fits: list[Fit]) -> list[Fit]:
     """Fits at rest and distinct, best first."""
     for _ in range(AGAIN if fits else 0):
-        before = fits[0].merit
+        before = fits[0].neg_log_posterior
         points, errors = np.stack([f.u for f in fits]), np.stack([f.errors for f in fits])
         found = fit(problem.clean, problem.target, points, errors, iterations=ITERATIONS, keep=HOPELESS)
         fits = _distinct(problem, found, min)
-        if not fits or fits[0].merit > before - GAINED:
+        if not fits or fits[0].neg_log_posterior > before - GAINED:
             break
     return fits
 
@@ -95,7 +97,7 @@ def _starts(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray) -> np.ndar
     """Draws near the recording that differ from each other."""
     target = problem.target
     none = np.zeros((target.windows, target.widths))
-    height = np.array([merit(target, u, none, f)[0] for u, f in zip(pilot_u, pilot, strict=True)])
+    height = np.array([neg_log_posterior(target, u, none, f)[0] for u, f in zip(pilot_u, pilot, strict=True)])
     order = np.argsort(height)
     z = ((pilot_u - target.centre) / target.spread)[:, target.motion]
     chosen: list[int] = []
@@ -120,7 +122,7 @@ def _scan(problem: Problem, best: Fit) -> np.ndarray:
         points[i, :, column] = target.centre[column] + steps * target.spread[column]
     errors = np.repeat(best.errors[None], SCANNED * len(target.motion), 0)
     clean = problem.clean(points.reshape(-1, d), errors) if len(errors) else np.empty((0, len(target.observed)))
-    height = np.array([merit(target, u, e, f)[0] for u, e, f in zip(points.reshape(-1, d), errors, clean, strict=True)])
+    height = np.array([neg_log_posterior(target, u, e, f)[0] for u, e, f in zip(points.reshape(-1, d), errors, clean, strict=True)])
     height = height.reshape(-1, SCANNED)
     walls = np.pad(height, ((0, 0), (1, 1)), constant_values=np.inf)
     lowest = (height < walls[:, :-2]) & (height <= walls[:, 2:]) & np.isfinite(height)
@@ -136,7 +138,7 @@ def _distinct(problem: Problem, fits: Sequence[Fit], view: Callable[[float, floa
     kept: list[tuple[Fit, np.ndarray]] = []
     motion = problem.target.motion
     for f in fits:
-        precision = Normal.of(problem.target, f.by_u, f.by_error, f.noise).schur
+        precision = NormalEquations.of(problem.target, f.by_u, f.by_error, f.noise).schur
         same = False
         for other, its in kept:
             away = (f.u - other.u)[motion]
@@ -148,5 +150,5 @@ def _distinct(problem: Problem, fits: Sequence[Fit], view: Callable[[float, floa
 
 def _log_evidence(problem: Problem, f: Fit) -> float:
     """Laplace's approximation, up to what all modes share; initial errors integrated out."""
-    normal = Normal.of(problem.target, f.by_u, f.by_error, f.noise)
-    return -f.merit - 0.5 * float(np.linalg.slogdet(normal.schur)[1] + np.linalg.slogdet(normal.inner)[1].sum())
+    normal = NormalEquations.of(problem.target, f.by_u, f.by_error, f.noise)
+    return -f.neg_log_posterior - 0.5 * float(np.linalg.slogdet(normal.schur)[1] + np.linalg.slogdet(normal.inner)[1].sum())

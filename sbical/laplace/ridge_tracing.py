@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import softmax
 
 from sbical.laplace.expansion import Expansion, Problem, Trace
-from sbical.laplace.gauss_newton import Clean, Fit, Normal, Target, fit, merit
+from sbical.laplace.gauss_newton import Clean, Fit, NormalEquations, Target, fit, neg_log_posterior
 from sbical.laplace.ridge import Ridge
 
 #: How far the axes are tried [posterior standard deviations], what a bend must add to the parabola there, and what a tail, which also needs
@@ -40,7 +40,7 @@ def traced(problem: Problem, at: Expansion) -> Expansion:
 
     A second ridge on top was tried on the benchmark with two delays, and never gained anything.
     """
-    local = _Local.of(problem, at)
+    local = _RidgePoint.of(problem, at)
     axis = local.most_bent()
     bent = None if axis is None else local.along(axis)
     return at if bent is None or local.gained(bent) < GAINED else bent
@@ -56,7 +56,7 @@ def on_ridge(at: Expansion, u: np.ndarray, nearer: float) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class _Local:
+class _RidgePoint:
     """The problem in an expansion's whitened coordinates; ``columns`` are those along which trajectories move.
 
     The prior is no Gaussian there, so it is measured: what is simulated begins with the prior's standard coordinates, observed as 0 with a
@@ -68,7 +68,7 @@ class _Local:
     columns: np.ndarray
 
     @classmethod
-    def of(cls, problem: Problem, at: Expansion) -> _Local:
+    def of(cls, problem: Problem, at: Expansion) -> _RidgePoint:
         share = (at.box.axes[problem.target.motion] ** 2).sum(0)
         # an axis that mixes motion with noise cannot be followed by motion alone
         mixed = (np.minimum(share, 1 - share) > 1e-6).any()
@@ -100,8 +100,8 @@ class _Local:
         y[range(len(both)), both] = np.repeat([TRIED, -TRIED], len(columns))
         errors = self.at.follow(self.at.box.unwhitened(y))
         target = self.target(columns[:0])
-        heights = np.array([merit(target, a, e, f)[0] for a, e, f in zip(y, errors, self.clean(y, errors), strict=True)])
-        excess = heights - self.at.at.merit - TRIED**2 / 2
+        heights = np.array([neg_log_posterior(target, a, e, f)[0] for a, e, f in zip(y, errors, self.clean(y, errors), strict=True)])
+        excess = heights - self.at.at.neg_log_posterior - TRIED**2 / 2
         # a side that cannot be simulated says nothing
         rows = np.flatnonzero(((excess > BENT) | (excess < -FLAT)) & np.isfinite(excess))
         return int(both[rows].max()) if len(rows) else None
@@ -115,7 +115,7 @@ class _Local:
         drawn = [self._drawn(e, rng) for e in said]
         u, errors = np.concatenate(drawn), np.concatenate([e.follow(d) for e, d in zip(said, drawn, strict=True)])
         clean = self.problem.clean(u, errors)
-        heights = np.array([merit(self.problem.target, a, e, f)[0] for a, e, f in zip(u, errors, clean, strict=True)])
+        heights = np.array([neg_log_posterior(self.problem.target, a, e, f)[0] for a, e, f in zip(u, errors, clean, strict=True)])
         straight, along = (self._log_density(e, u) for e in said)
         return float(softmax(-heights - np.logaddexp(straight, along)) @ (along - straight))
 
@@ -146,7 +146,7 @@ class _Local:
         ends = middle + box.scale[axis] * ridge.knots[[0, -1]]
         low[axis], high[axis] = ends[0] if ends[0] > -EDGE else -np.inf, ends[1] if ends[1] < EDGE else np.inf
         p = len(self.problem.target.motion)
-        density = np.linalg.slogdet(ridge.root)[1] - [f.merit for f in points]
+        density = np.linalg.slogdet(ridge.root)[1] - [f.neg_log_posterior for f in points]
         trace = Trace(axis, ridge.knots, np.stack([f.errors for f in points]), np.stack([f.by_error[p:] for f in points]), density)
         return replace(self.at, box=replace(box, low=low, high=high, ridges=(*box.ridges, ridge)), traces=(*self.at.traces, trace))
 
@@ -158,19 +158,19 @@ def _walked(clean: Clean, target: Target, axis: int, start: Fit) -> list[Fit]:
         return []
     middle = found[0]
     sides: dict[int, list[Fit]] = {-1: [middle], 1: [middle]}
-    steps, top, going = {-1: STEP, 1: STEP}, middle.merit, [-1, 1]
+    steps, top, going = {-1: STEP, 1: STEP}, middle.neg_log_posterior, [-1, 1]
     for _ in range(POINTS):
         starts = [_onwards(sides[side][-3:], axis, side * steps[side]) for side in going]
         found = _fitted(clean, target, starts, [sides[side][-1] for side in going])
         on = []
         for f in found:
             side = 1 if f.u[axis] > 0 else -1
-            lost = f.merit - sides[side][-1].merit
+            lost = f.neg_log_posterior - sides[side][-1].neg_log_posterior
             sides[side].append(f)
-            top = min(top, f.merit)
+            top = min(top, f.neg_log_posterior)
             steps[side] *= 2 if lost < LEVEL else 1
             standard = f.clean[: len(target.motion) + 1]
-            if f.merit < top + DEPTH and np.abs(standard).max() < EDGE:
+            if f.neg_log_posterior < top + DEPTH and np.abs(standard).max() < EDGE:
                 on.append(side)
         going = on
         if not going:
@@ -198,14 +198,14 @@ def _refined(clean: Clean, target: Target, axis: int, points: list[Fit]) -> list
     for _ in range(CLOSER):
         if len(points) <= FEWEST:
             break
-        top = min(f.merit for f in points)
+        top = min(f.neg_log_posterior for f in points)
         gaps: set[int] = set()
         for j in range(1, len(points) - 1):
             ridge = _ridge(target, axis, points[:j] + points[j + 1 :])
             offset, _ = ridge.at(points[j].u[axis : axis + 1])
             own = _root(target, points[j])
             away = np.linalg.solve(own, (points[j].u - offset[0])[target.motion])
-            if points[j].merit < top + DEPTH and np.sqrt((away**2).mean()) > LOOSE:
+            if points[j].neg_log_posterior < top + DEPTH and np.sqrt((away**2).mean()) > LOOSE:
                 gaps |= {j - 1, j}
         if not gaps:
             break
@@ -218,7 +218,7 @@ def _refined(clean: Clean, target: Target, axis: int, points: list[Fit]) -> list
 
 
 def _root(target: Target, point: Fit) -> np.ndarray:
-    return np.linalg.cholesky(np.linalg.inv(Normal.of(target, point.by_u, point.by_error, point.noise).schur))
+    return np.linalg.cholesky(np.linalg.inv(NormalEquations.of(target, point.by_u, point.by_error, point.noise).schur))
 
 
 def _ridge(target: Target, axis: int, points: list[Fit]) -> Ridge:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sbical.errors import RecordingError, unknown
 from sbical.recordings.column_map import Column, Columns
-from sbical.recordings.readers.base import Table
+from sbical.recordings.readers.base import LogTable
 
 
 @dataclass(frozen=True)
@@ -24,14 +24,14 @@ class Signal:
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenConditions:
     """Conditions that the user gave, in SI units: for all recordings, and for single ones."""
 
     everywhere: Mapping[str, float]
     single: Mapping[str, Mapping[str, float]]
 
     @classmethod
-    def parse(cls, conditions: Mapping[str, float | Mapping[str, float]], columns: Columns, recordings: Sequence[str]) -> Given:
+    def parse(cls, conditions: Mapping[str, float | Mapping[str, float]], columns: Columns, recordings: Sequence[str]) -> GivenConditions:
         """Values come in the unit that ``columns`` declare. Raises RecordingError for an unknown condition or recording."""
         everywhere: dict[str, float] = {}
         single: dict[str, dict[str, float]] = {}
@@ -50,7 +50,7 @@ class Given:
 
 
 def signals_and_conditions(
-    table: Table, columns: Columns, given: Mapping[str, float], where: str, file_stem: str
+    table: LogTable, columns: Columns, given: Mapping[str, float], where: str, file_stem: str
 ) -> tuple[list[Signal], dict[str, float], list[str]]:
     """Columns to read, conditions that hold for the whole run in SI units, and notes.
 
@@ -74,7 +74,7 @@ def signals_and_conditions(
     return signals, fixed, notes
 
 
-def _fixed(item: Column, table: Table, given: Mapping[str, float], where: str, file_stem: str) -> float | None:
+def _fixed(item: Column, table: LogTable, given: Mapping[str, float], where: str, file_stem: str) -> float | None:
     """The value for the whole run in SI units; None if the log holds it per sample."""
     if item.name in given:
         return given[item.name]
@@ -91,7 +91,7 @@ def _fixed(item: Column, table: Table, given: Mapping[str, float], where: str, f
     return scale * value + offset
 
 
-def _overridden(item: Column, table: Table, given: float, where: str, file_stem: str) -> list[str]:
+def _overridden(item: Column, table: LogTable, given: float, where: str, file_stem: str) -> list[str]:
     """A note where the log itself says something else than the user."""
     unit = "" if item.si == "1" else f" {item.si}"
     if item.column in table.columns:
@@ -116,7 +116,7 @@ def _from_name(item: Column, pattern: str, file_stem: str, where: str) -> float 
         ) from None
 
 
-def _ways(item: Column, table: Table) -> str:
+def _ways(item: Column, table: LogTable) -> str:
     column = f" (no column '{item.column}'; valid: {', '.join(sorted(table.columns))})" if item.column is not None else ""
     name = (
         f"name the file so that '{item.pattern}' matches"

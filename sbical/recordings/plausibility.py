@@ -29,7 +29,7 @@ CERTAIN = 8.0
 TAKEN = 0.3
 
 
-def suspicions(recordings: Sequence[Recording], columns: Columns, pairs: Mapping[str, str] | None = None) -> list[str]:
+def implausible_columns(recordings: Sequence[Recording], columns: Columns, pairs: Mapping[str, str] | None = None) -> list[str]:
     """Notes on what looks wrong, each naming recordings and the fix; empty if nothing does.
 
     ``pairs`` tells which command drives each measurement (``{"q1": "tau1"}``); by default they pair in the order of the

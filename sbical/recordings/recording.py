@@ -13,8 +13,8 @@ import xarray as xr
 from sbical.common.units import conversion
 from sbical.errors import RecordingError, unknown
 from sbical.recordings.column_map import Column, Columns
-from sbical.recordings.conditions import Given, signals_and_conditions
-from sbical.recordings.readers import Table, reader_for, readers, stem
+from sbical.recordings.conditions import GivenConditions, signals_and_conditions
+from sbical.recordings.readers import LogTable, reader_for, readers, stem
 from sbical.recordings.row_cleaning import LeftOut, numeric, usable
 
 __all__ = ["Column", "Columns", "Recording", "Segments", "Stream", "read_recordings"]
@@ -86,7 +86,7 @@ def read_recordings(
     """
     files = _files([paths] if isinstance(paths, str | Path) else list(paths))
     known = columns.remap(mapping or {})
-    given = Given.parse(conditions or {}, columns, list(files))
+    given = GivenConditions.parse(conditions or {}, columns, list(files))
     return [_read(path, name, known, given.of(name)) for name, path in files.items()]
 
 
@@ -147,7 +147,7 @@ def _read(path: Path, name: str, columns: Columns, given: Mapping[str, float]) -
     return Recording(name, xr.DataTree.from_dict(nodes, name=name), (*table.notes, *notes, *left_out.notes()), str(path))
 
 
-def _column(table: Table, column: str, where: str, name: str) -> np.ndarray:
+def _column(table: LogTable, column: str, where: str, name: str) -> np.ndarray:
     if column not in table.columns:
         raise RecordingError(
             unknown("column", column, table.columns, where=where)

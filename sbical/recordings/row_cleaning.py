@@ -18,7 +18,7 @@ LARGEST = 1e30
 
 
 @dataclass(frozen=True)
-class Rows:
+class UsableRows:
     """``used`` (k,): indices of usable rows, ascending in time. The others by reason, as indices."""
 
     used: np.ndarray
@@ -33,7 +33,7 @@ class LeftOut:
 
     _streams: dict[tuple[str, tuple[int, ...]], list[str]] = field(default_factory=dict)
 
-    def add(self, name: str, rows: Rows) -> None:
+    def add(self, name: str, rows: UsableRows) -> None:
         """Remember what stream ``name`` lost."""
         for reason, indices in (
             ("without a finite value dropped", rows.not_finite),
@@ -72,7 +72,7 @@ def numeric(values: np.ndarray, where: str) -> np.ndarray:
     return values.astype(np.float64)
 
 
-def usable(time: np.ndarray, value: np.ndarray, where: str) -> Rows:
+def usable(time: np.ndarray, value: np.ndarray, where: str) -> UsableRows:
     """Rows of one stream with a finite time and value, sorted by time, the first of each time.
 
     ``time`` and ``value`` (n,). Raises RecordingError if the time is not a clock, or if fewer than ten samples are left.
@@ -86,12 +86,12 @@ def usable(time: np.ndarray, value: np.ndarray, where: str) -> Rows:
     unsorted = _out_of_order(time[kept], repeats=True)
     order = kept[np.argsort(time[kept], kind="stable")]
     fresh = np.concatenate([[True], np.diff(time[order]) > 0])
-    rows = Rows(order[fresh], np.flatnonzero(~finite), kept[unsorted], np.sort(order[~fresh]))
+    rows = UsableRows(order[fresh], np.flatnonzero(~finite), kept[unsorted], np.sort(order[~fresh]))
     _check_clock(rows, kept, time, where)
     return rows
 
 
-def _check_clock(rows: Rows, kept: np.ndarray, time: np.ndarray, where: str) -> None:
+def _check_clock(rows: UsableRows, kept: np.ndarray, time: np.ndarray, where: str) -> None:
     time = time[kept]
     steps = kept[1:][np.diff(time) <= 0]
     if time.min() == time.max():

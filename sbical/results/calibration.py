@@ -198,8 +198,8 @@ class Calibration:
             store.save_summary(partial / "summary.npz", self.summary)
             store.save_simulations(partial / "simulations.npz", self.simulations, self.provenance)
             store.save_simulations(partial / "fresh.npz", self.fresh, self.provenance)
-            held = {"holdout": self.replays.holdout, "before": self.replays.before, "after": self.replays.after}
-            store.save_replays(partial / "holdout.npz", held)
+            replays = {"holdout": self.replays.holdout, "before": self.replays.before, "after": self.replays.after}
+            store.save_replays(partial / "holdout.npz", replays)
             (partial / "simulator.toml").write_text(self.simulator.toml, encoding="utf-8")
             (partial / "model.xml").write_text(self.simulator.xml, encoding="utf-8")
             (partial / "prior.toml").write_text(self.prior.to_toml(), encoding="utf-8")
@@ -234,8 +234,8 @@ def load_calibration(folder: str | Path, *, prior: Prior | None = None) -> Calib
     simulator = _load_simulator(path, str(origin["simulator"]))
     summary = store.load_summary(path / "summary.npz")
     read = load_estimator if isinstance(summary, Summary) else load_local_estimator
-    held = store.load_replays(path / "holdout.npz")
-    if not {"holdout", "before", "after"} <= set(held):
+    replays = store.load_replays(path / "holdout.npz")
+    if not {"holdout", "before", "after"} <= set(replays):
         raise OutputError(f"{path / 'holdout.npz'} has lost a replay; calibrate again")
     posterior = Posterior.from_netcdf(path / "posterior.nc")
     if posterior.predictive is None:
@@ -246,7 +246,7 @@ def load_calibration(folder: str | Path, *, prior: Prior | None = None) -> Calib
         summary=summary, estimator=read(path / "estimator.pt"),
         simulations=store.load_simulations(path / "simulations.npz"), fresh=store.load_simulations(path / "fresh.npz"), posterior=posterior,
         verdict=Verdict.from_dict(_read_json(path / "verdict.json", path)),
-        replays=Replays(posterior.predictive, held["holdout"], held["before"], held["after"]),
+        replays=Replays(posterior.predictive, replays["holdout"], replays["before"], replays["after"]),
         notes=tuple(origin.get("notes", ())), provenance=origin,
     )  # fmt: skip
 

@@ -49,7 +49,7 @@ def provenance(intended: Plan, runner: Runner) -> dict[str, Any]:
     }
 
 
-def identity(intended: Plan, training: Training | None, held: np.ndarray | None) -> dict[str, Any]:
+def identity(intended: Plan, training: Training | None, start_draws: np.ndarray | None) -> dict[str, Any]:
     """Plain data: all that decides the simulations of a run, so that none is taken for another's."""
     draws = intended.prior.sample(8, 0)
     asked = {"simulations": intended.simulations} if intended.limit is None else {"seconds": intended.limit}
@@ -65,7 +65,7 @@ def identity(intended: Plan, training: Training | None, held: np.ndarray | None)
         "method": intended.method,
         "seed": intended.seed,
         "training": None if training is None else repr(training),
-        "start_sha256": None if held is None else hashlib.sha256(held.tobytes()).hexdigest(),
+        "start_sha256": None if start_draws is None else hashlib.sha256(start_draws.tobytes()).hexdigest(),
         **asked,
     }
 

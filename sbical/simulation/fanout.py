@@ -67,7 +67,7 @@ class Job:
             return self.summary(trajectories), trajectories.status
 
 
-class Kept(Protocol):
+class ChunkStore(Protocol):
     """Where chunks of one batch are kept as they arrive; see ``sbical.simulation.journal.Batch``."""
 
     @property
@@ -85,7 +85,7 @@ class Kept(Protocol):
 
 
 #: Opens, for a chunk size, what keeps a batch; None where nothing is to be kept.
-Keep = Callable[[int], Kept | None]
+OpenChunkStore = Callable[[int], ChunkStore | None]
 
 
 class Summarise(Protocol):
@@ -97,7 +97,7 @@ class Summarise(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class SimulationInputs:
     """What is simulated: theta (n, d), seeds (n,) and, where they are given, initial errors (n, windows, nq + nv)."""
 
     theta: np.ndarray
@@ -107,8 +107,8 @@ class Rows:
     def __len__(self) -> int:
         return len(self.theta)
 
-    def __getitem__(self, part: slice) -> Rows:
-        return Rows(self.theta[part], self.seeds[part], None if self.errors is None else self.errors[part])
+    def __getitem__(self, part: slice) -> SimulationInputs:
+        return SimulationInputs(self.theta[part], self.seeds[part], None if self.errors is None else self.errors[part])
 
 
 class _JobPlugin(WorkerPlugin):
@@ -129,7 +129,7 @@ class _JobPlugin(WorkerPlugin):
         worker.__dict__.get("sbical_jobs", {}).pop(self.job.token, None)
 
 
-def _chunk(token: str, first: int, rows: Rows) -> tuple[int, Any, np.ndarray, float]:
+def _chunk(token: str, first: int, rows: SimulationInputs) -> tuple[int, Any, np.ndarray, float]:
     """One task: simulate some rows and tell how long it took."""
     began = time.perf_counter()
     job: Job = get_worker().sbical_jobs[token]  # pyright: ignore[reportAttributeAccessIssue]
@@ -165,7 +165,7 @@ class SimulationSet:
 
 def simulate(
     job: Job, theta: np.ndarray, seeds: np.ndarray, client: Client, *, errors: np.ndarray | None = None, cost: float | None = None,
-    progress: Progress | None = None, stage: str = "simulate", chunk: int | None = None, keep: Keep | None = None,
+    progress: Progress | None = None, stage: str = "simulate", chunk: int | None = None, keep: OpenChunkStore | None = None,
 ) -> SimulationSet:  # fmt: skip
     """Simulate every row of ``theta`` (n, d) with its seed on the client's workers.
 
@@ -174,7 +174,7 @@ def simulate(
     ``Engine.simulate``. ``keep`` opens, for a chunk size, what keeps the chunks that workers return; those in it are not simulated
     again. Raises ClusterError if workers cannot simulate or keep dying.
     """
-    rows = Rows(theta, seeds, errors)
+    rows = SimulationInputs(theta, seeds, errors)
     with (progress or NullProgress()).stage(stage, len(theta)) as bar:
         if cost is not None and chunk is None and len(rows) * cost < HERE_SECONDS:
             parts = {0: _here(job, rows, bar)}
@@ -188,7 +188,7 @@ def simulate(
     return _assemble(job, rows, parts)
 
 
-def _here(job: Job, rows: Rows, bar: Any) -> Any:
+def _here(job: Job, rows: SimulationInputs, bar: Any) -> Any:
     """The same work in this process."""
     began = time.perf_counter()
     out, status = job.run(rows.theta, rows.seeds, rows.errors)
@@ -197,7 +197,8 @@ def _here(job: Job, rows: Rows, bar: Any) -> Any:
 
 
 def _stream(
-    token: str, rows: Rows, client: Client, workers: int, chunk: int | None, cost: float | None, keep: Keep | None, bar: Any
+    token: str, rows: SimulationInputs, client: Client, workers: int, chunk: int | None, cost: float | None, keep: OpenChunkStore | None,
+    bar: Any,
 ) -> dict[int, Any]:  # fmt: skip
     """All chunks by their first row."""
 
@@ -252,7 +253,7 @@ def _result(future: Any) -> Any:
     return part
 
 
-def _assemble(job: Job, rows: Rows, parts: dict[int, Any]) -> SimulationSet:
+def _assemble(job: Job, rows: SimulationInputs, parts: dict[int, Any]) -> SimulationSet:
     ordered = [parts[first] for first in sorted(parts)]
     status = np.concatenate([p[2] for p in ordered])
     seconds = sum(p[3] for p in ordered) / len(rows)

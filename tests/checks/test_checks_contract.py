@@ -12,19 +12,19 @@ import pytest
 
 from sbical.checks import BUILT_IN, Check, Evidence, Finding, Verdict, judge, registered
 from sbical.errors import OutputError
-from sbical.inference.importance_weights import Importance
+from sbical.inference.importance_weights import ImportanceWeights
 from sbical.simulation.replay import Reproduction
 
 
 @pytest.mark.parametrize("member", registered().values(), ids=lambda c: c.NAME)
 def test_contract(member: Check, make_evidence: Callable[..., Evidence], make_reproduced: Callable[..., Reproduction]) -> None:
     weights = np.random.default_rng(0).normal(size=2000)
-    good = replace(make_evidence(0), importance=Importance(0.3 * weights))
+    good = replace(make_evidence(0), importance=ImportanceWeights(0.3 * weights))
     bad = replace(
         make_evidence(0, factor=0.3, x_shift=40.0),
         posterior_u=good.prior_u + 3.0,
         posterior=np.column_stack([good.prior[:, 0], 1 / good.prior[:, 0], good.prior[:, 2:]]),
-        importance=Importance(4.0 * weights),
+        importance=ImportanceWeights(4.0 * weights),
         holdout_after=None,
         holdout=None,
         fitted=make_reproduced(np.random.default_rng(0), lambda _, n: np.cumsum(np.ones(n))),

@@ -10,8 +10,8 @@ import pytest
 from scipy.stats import norm
 from sklearn.mixture import GaussianMixture
 
-from sbical.inference.importance_sampling import Component, Sieve, Weighted, pool
-from sbical.inference.importance_weights import Importance
+from sbical.inference.importance_sampling import ProposalComponent, RejectionControl, WeightedDraws, pool
+from sbical.inference.importance_weights import ImportanceWeights
 from sbical.laplace.ridge import Ridge
 from sbical.laplace.truncated_box import Box
 
@@ -30,12 +30,12 @@ class Gaussian:
         return norm.logpdf(u[:, 0], 0, self.sd) + 0 * log_network
 
 
-def batch(sd: float, seed: int) -> tuple[Any, Weighted]:
+def batch(sd: float, seed: int) -> tuple[Any, WeightedDraws]:
     u = sd * np.random.default_rng(seed).normal(size=(N, 1))
     target = EVIDENCE + norm.logpdf(u[:, 0])
     none = np.zeros((N, 1, 0))
-    own = Importance(target - norm.logpdf(u[:, 0], 0, sd))
-    return [Gaussian(sd)], Weighted(u, none, np.zeros(N, int), own, target, np.zeros((1, N)))
+    own = ImportanceWeights(target - norm.logpdf(u[:, 0], 0, sd))
+    return [Gaussian(sd)], WeightedDraws(u, none, np.zeros(N, int), own, target, np.zeros((1, N)))
 
 
 def test_pooled_draws_are_of_one_mixture() -> None:
@@ -80,17 +80,17 @@ class Wide:
         return norm.logpdf(z, 0, 1.2).sum(1) - BENT.log_scale(z)
 
 
-def component(*, adapted: bool) -> Component:
+def component(*, adapted: bool) -> ProposalComponent:
     parts: Any = {"at": Mode(), "simulated": None, "estimator": Wide(), "x_o": np.zeros(1), "share": 1.0, "starts": None}
     if not adapted:
-        return Component(**parts)
+        return ProposalComponent(**parts)
     mixture = GaussianMixture(1, random_state=0).fit(np.random.default_rng(0).normal(size=(500, 2)))
     emulator: Any = lambda z: norm.logpdf(z).sum(1)  # noqa: E731
-    full = Component(**parts, mixture=mixture, moments=(np.zeros(2), np.eye(2)))
+    full = ProposalComponent(**parts, mixture=mixture, moments=(np.zeros(2), np.eye(2)))
     u = full.propose(200_000, np.random.default_rng(1))
     z, log_proposal, _ = full.log_proposal(u, full.log_network(u))
-    accepted = float(np.exp(Sieve(emulator, 0.5).log_acceptance(z, log_proposal)).mean())
-    return replace(full, sieve=Sieve(emulator, 0.5, accepted))
+    accepted = float(np.exp(RejectionControl(emulator, 0.5).log_acceptance(z, log_proposal)).mean())
+    return replace(full, rejection=RejectionControl(emulator, 0.5, accepted))
 
 
 @pytest.mark.parametrize("adapted", [False, True])
@@ -101,6 +101,6 @@ def test_along_a_ridge_draws_have_the_density_that_they_are_weighted_by(adapted:
     z = BENT.whitened(u)
     assert np.abs(u[:, 0]).max() > 50 * 0.01  # far off the straight box
     target = norm.logpdf(z, 0.1, 0.9).sum(1) - BENT.log_scale(z)
-    own = Importance(target - proposal.log_prob(u, proposal.log_network(u)))
+    own = ImportanceWeights(target - proposal.log_prob(u, proposal.log_network(u)))
     assert own.efficiency > 0.5
     assert own.log_evidence == pytest.approx(0.0, abs=4 * own.evidence_error)

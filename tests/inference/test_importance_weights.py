@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from sbical.inference.importance_weights import K_HAT, NEARLY_EQUAL, Importance
+from sbical.inference.importance_weights import K_HAT, NEARLY_EQUAL, ImportanceWeights
 
 #: Log evidence of the toy [nats], arbitrary.
 EVIDENCE = -12.3
 D = 3
 
 
-def weighted(proposal: float, n: int = 4000, seed: int = 0, d: int = D) -> tuple[np.ndarray, Importance]:
+def weighted(proposal: float, n: int = 4000, seed: int = 0, d: int = D) -> tuple[np.ndarray, ImportanceWeights]:
     """Target exp(EVIDENCE) N(0, I), proposal N(0, proposal^2 I)."""
     z = proposal * np.random.default_rng(seed).normal(size=(n, d))
-    return z, Importance(EVIDENCE + norm.logpdf(z).sum(1) - norm.logpdf(z, 0, proposal).sum(1))
+    return z, ImportanceWeights(EVIDENCE + norm.logpdf(z).sum(1) - norm.logpdf(z, 0, proposal).sum(1))
 
 
 def expected_efficiency(proposal: float) -> float:
@@ -59,14 +59,14 @@ def test_a_narrow_proposal_is_found_out() -> None:
 def test_a_hopeless_proposal_is_found_out(at: float, sd: float) -> None:
     """The target is so narrow or far away that one draw carries all, and most weights underflow."""
     z = np.random.default_rng(0).normal(size=(1000, D))
-    weights = Importance(norm.logpdf(z, at, sd).sum(1) - norm.logpdf(z).sum(1))
+    weights = ImportanceWeights(norm.logpdf(z, at, sd).sum(1) - norm.logpdf(z).sum(1))
     assert weights.size < 1.1
     assert weights.k_hat > K_HAT
     assert not weights.trustworthy
 
 
 def test_nothing_anywhere() -> None:
-    nothing = Importance(np.full(100, -np.inf))
+    nothing = ImportanceWeights(np.full(100, -np.inf))
     assert nothing.efficiency == 0.0
     assert nothing.size == 0.0
     assert nothing.log_evidence == -np.inf
@@ -74,7 +74,7 @@ def test_nothing_anywhere() -> None:
     assert not nothing.trustworthy
     np.testing.assert_array_equal(nothing.weights, 0.0)
     assert nothing.divergence(np.zeros(100)) == np.inf
-    empty = Importance(np.empty(0))
+    empty = ImportanceWeights(np.empty(0))
     assert empty.efficiency == 0.0
     assert not empty.trustworthy
 
@@ -82,7 +82,7 @@ def test_nothing_anywhere() -> None:
 def test_zero_weights_count_as_draws() -> None:
     """Half of the draws fall where the target is zero: the evidence halves, and so does the efficiency."""
     _, weights = weighted(1.0)
-    half = Importance(np.where(np.arange(4000) % 2, weights.log_weights, -np.inf))
+    half = ImportanceWeights(np.where(np.arange(4000) % 2, weights.log_weights, -np.inf))
     assert half.log_evidence == pytest.approx(EVIDENCE + np.log(0.5))
     assert half.efficiency == pytest.approx(0.5)
     assert half.evidence_error == pytest.approx(np.sqrt(1 / 4000))
@@ -90,7 +90,7 @@ def test_zero_weights_count_as_draws() -> None:
 
 def test_huge_log_weights_do_not_overflow() -> None:
     _, weights = weighted(1.5)
-    moved = Importance(weights.log_weights + 1e5)
+    moved = ImportanceWeights(weights.log_weights + 1e5)
     np.testing.assert_allclose(moved.weights, weights.weights, rtol=1e-6)
     assert moved.log_evidence == pytest.approx(EVIDENCE + 1e5, abs=0.2)
 
@@ -108,7 +108,7 @@ def test_resampled_rows_follow_the_weights() -> None:
 def test_rows_without_weight_are_never_drawn() -> None:
     heights = np.full(10, -np.inf)
     heights[[3, 7]] = [0.0, np.log(3)]
-    rows = Importance(heights).resample(400, np.random.default_rng(1))
+    rows = ImportanceWeights(heights).resample(400, np.random.default_rng(1))
     assert np.bincount(rows, minlength=10).tolist() == [0, 0, 0, 100, 0, 0, 0, 300, 0, 0]
 
 
@@ -140,7 +140,7 @@ def test_nearly_equal_weights_are_trusted_whatever_their_tail() -> None:
     """One weight in a hundred is off by a few percent, with a heavy tail: that moves nothing."""
     rng = np.random.default_rng(0)
     off = np.where(rng.uniform(size=4000) < 0.01, 0.02 * rng.pareto(0.8, size=4000).clip(max=50), 0.0)
-    weights = Importance(np.log1p(off) + 1e-6 * rng.normal(size=4000))
+    weights = ImportanceWeights(np.log1p(off) + 1e-6 * rng.normal(size=4000))
     assert weights.k_hat > K_HAT
     assert weights.efficiency > NEARLY_EQUAL
     assert weights.trustworthy

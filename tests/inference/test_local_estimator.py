@@ -15,7 +15,7 @@ from sbical.errors import OutputError
 from sbical.inference import mode_estimator
 from sbical.inference.estimator import fit
 from sbical.inference.local_estimator import LocalEstimator, Part, load_local_estimator
-from sbical.inference.mode_estimator import Chart, ChartedEstimator
+from sbical.inference.mode_estimator import ModeEstimator, RegressionCoordinates
 from sbical.inference.training import Training
 from sbical.laplace.linear_summary import LinearSummary
 from sbical.laplace.ridge import Ridge
@@ -48,41 +48,41 @@ def summary() -> LinearSummary:
 
 
 @pytest.fixture(scope="module")
-def charted() -> ChartedEstimator:
+def around_mode() -> ModeEstimator:
     return mode_estimator.fit(*simulated(2000), BOX, seed=0, training=TINY)
 
 
 @pytest.fixture(scope="module")
-def local(charted: ChartedEstimator) -> LocalEstimator:
-    parts = [Part(share, summary(), np.array(x_o), charted) for share, x_o in ((0.3, [0.4, -0.2]), (0.7, [-1.0, 0.5]))]
+def local(around_mode: ModeEstimator) -> LocalEstimator:
+    parts = [Part(share, summary(), np.array(x_o), around_mode) for share, x_o in ((0.3, [0.4, -0.2]), (0.7, [-1.0, 0.5]))]
     return LocalEstimator(tuple(parts))
 
 
 def test_chart_is_the_regression_and_its_inverse() -> None:
     u, x = simulated(4000)
-    found = Chart.fit(u, x, BOX)
+    found = RegressionCoordinates.fit(u, x, BOX)
     np.testing.assert_allclose(found.slope, 0.8 * np.eye(2), atol=0.03)
     np.testing.assert_allclose(found.intercept, 0.0, atol=0.03)
-    z, log_scale = found.inside(u, x)
+    z, log_scale = found.residuals(u, x)
     np.testing.assert_allclose(z.std(0), np.sqrt(0.2), rtol=0.05)
-    np.testing.assert_allclose(found.outside(z, x), u, rtol=1e-10)
+    np.testing.assert_allclose(found.parameters(z, x), u, rtol=1e-10)
     np.testing.assert_allclose(log_scale, 0.5 * np.log(0.01 * 4.25 - 0.05**2))
 
 
-def test_density_and_draws_are_the_posteriors(charted: ChartedEstimator) -> None:
+def test_density_and_draws_are_the_posteriors(around_mode: ModeEstimator) -> None:
     x_o = np.array([0.4, -0.2])
     exact = stats.multivariate_normal(ORIGIN + FACTOR @ (0.8 * x_o), 0.2 * FACTOR @ FACTOR.T)
-    draws = charted.sample_many(x_o[None], 4000, 0)[0]
+    draws = around_mode.sample_many(x_o[None], 4000, 0)[0]
     scored = np.linalg.solve(FACTOR, (draws - exact.mean).T).T / np.sqrt(0.2)
     np.testing.assert_allclose(scored.mean(0), 0.0, atol=0.15)
     np.testing.assert_allclose(scored.std(0), 1.0, atol=0.15)
-    gap = charted.log_prob_pairs(draws, np.broadcast_to(x_o, draws.shape)) - exact.logpdf(draws)
+    gap = around_mode.log_prob_pairs(draws, np.broadcast_to(x_o, draws.shape)) - exact.logpdf(draws)
     assert abs(gap.mean()) < 0.1  # KL(q || posterior) [nats]
 
 
-def test_density_is_a_mixture(local: LocalEstimator, charted: ChartedEstimator) -> None:
+def test_density_is_a_mixture(local: LocalEstimator, around_mode: ModeEstimator) -> None:
     u, _ = simulated(20, seed=3)
-    each = [np.exp(charted.log_prob_pairs(u, np.broadcast_to(p.x_o, u.shape))) for p in local.parts]
+    each = [np.exp(around_mode.log_prob_pairs(u, np.broadcast_to(p.x_o, u.shape))) for p in local.parts]
     np.testing.assert_allclose(local.log_prob(u), np.log(0.3 * each[0] + 0.7 * each[1]))
 
 
@@ -99,9 +99,9 @@ def test_a_saved_estimator_reads_back_the_same(local: LocalEstimator, tmp_path: 
         np.testing.assert_array_equal(a.estimator.sample_many(a.x_o[None], 10, 0), b.estimator.sample_many(b.x_o[None], 10, 0))
 
 
-def test_a_saved_ridge_reads_back_the_same(charted: ChartedEstimator, tmp_path: Path) -> None:
+def test_a_saved_ridge_reads_back_the_same(around_mode: ModeEstimator, tmp_path: Path) -> None:
     ridge = Ridge(1, np.arange(-2.0, 3.0), np.stack([[s**2, 0.0] for s in range(-2, 3)]), np.repeat(np.eye(2)[None], 5, 0))
-    bent = ChartedEstimator(charted.estimator, replace(charted.chart, box=replace(BOX, ridges=(ridge,))))
+    bent = ModeEstimator(around_mode.estimator, replace(around_mode.coordinates, box=replace(BOX, ridges=(ridge,))))
     local = LocalEstimator((Part(1.0, summary(), np.array([0.4, -0.2]), bent),))
     local.save(tmp_path / "estimator.pt")
     u, _ = simulated(50, seed=4)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sbical.laplace.expansion import Problem, sensitivity
-from sbical.laplace.gauss_newton import Clean, Fit, Normal, Target, derivatives, fit, merit
+from sbical.laplace.gauss_newton import Clean, Fit, NormalEquations, Target, derivatives, fit, neg_log_posterior
 from sbical.laplace.likelihood import NoiseModel
 from sbical.laplace.modes import find_modes
 from sbical.recordings.experiment import Experiment
@@ -92,16 +92,16 @@ def test_a_linear_robot_is_solved_by_ridge_regression(linear: Linear, observed: 
         assert (np.abs(found.errors[:, 1] - mean[3:]) < 0.03 * sd[3:]).all()
         np.testing.assert_array_equal(found.errors[:, 0], 0.0)  # known exactly
         np.testing.assert_allclose(found.noise, NOISE)
-        normal = Normal.of(targeted(observed), found.by_u, found.by_error, found.noise)
+        normal = NormalEquations.of(targeted(observed), found.by_u, found.by_error, found.noise)
         np.testing.assert_allclose(np.linalg.inv(normal.schur), covariance[:3, :3], rtol=1e-6, atol=1e-12)
-    assert fits[0].merit <= fits[1].merit
+    assert fits[0].neg_log_posterior <= fits[1].neg_log_posterior
     assert {round(float(f.u[3]), 6) for f in fits} == {7.0, 8.2}  # what moves nothing stays where it started
 
 
 def test_a_parameter_without_effect_keeps_its_prior(linear: Linear, observed: np.ndarray) -> None:
     (found,) = fit(linear, targeted(observed), CENTRE[None] + [[0.0, 0.0, 3.0, 0.0]])
     assert abs(found.u[2] - CENTRE[2]) < 0.05 * SPREAD[2]
-    covariance = np.linalg.inv(Normal.of(targeted(observed), found.by_u, found.by_error, found.noise).schur)
+    covariance = np.linalg.inv(NormalEquations.of(targeted(observed), found.by_u, found.by_error, found.noise).schur)
     assert covariance[2, 2] == pytest.approx(SPREAD[2] ** 2)
     np.testing.assert_allclose(covariance[2, :2], 0.0, atol=1e-12)
 
@@ -109,7 +109,7 @@ def test_a_parameter_without_effect_keeps_its_prior(linear: Linear, observed: np
 def test_normal_equations_equal_the_dense_ones(linear: Linear, observed: np.ndarray) -> None:
     rng = np.random.default_rng(4)
     target = targeted(observed, errors=np.array([0, 1]))
-    normal = Normal.of(target, linear.by_u[:, MOTION], linear.by_error, np.array(NOISE))
+    normal = NormalEquations.of(target, linear.by_u[:, MOTION], linear.by_error, np.array(NOISE))
     residual, pull_u, pull_e = rng.normal(size=len(observed)), rng.normal(size=3), rng.normal(size=(W, 2))
     apart = (target.window[:, None] == np.arange(W))[:, :, None] * linear.by_error[:, None]
     dense = np.hstack([linear.by_u[:, MOTION], apart.reshape(len(observed), -1)])
@@ -133,14 +133,14 @@ def test_noise_is_profiled_within_its_bounds(linear: Linear, observed: np.ndarra
     rng = np.random.default_rng(5)
     clean = observed + np.tile([0.2, 5.0], T * W) * rng.normal(size=len(observed))
     target = targeted(observed, lowest=np.array([0.01, 0.01]), highest=np.array([3.0, 3.0]))
-    value, noise = merit(target, CENTRE, np.zeros((W, 2)), clean)
+    value, noise = neg_log_posterior(target, CENTRE, np.zeros((W, 2)), clean)
     rms = np.sqrt(((observed - clean).reshape(-1, 2) ** 2).mean(0))
     np.testing.assert_allclose(noise, [rms[0], 3.0])
     log_p = sum(-0.5 * ((observed - clean)[c::2] / s) ** 2 - np.log(s) for c, s in enumerate(noise))
     assert value == pytest.approx(-np.sum(log_p))
-    moved, _ = merit(target, CENTRE + SPREAD * [1, 2, 0, 9], np.full((W, 2), 0.5), clean)
+    moved, _ = neg_log_posterior(target, CENTRE + SPREAD * [1, 2, 0, 9], np.full((W, 2), 0.5), clean)
     assert moved == pytest.approx(value + 0.5 * (1 + 4) + 0.5 * 4 * 0.25)
-    assert merit(target, CENTRE, np.zeros((W, 2)), np.full(len(observed), np.nan))[0] == np.inf
+    assert neg_log_posterior(target, CENTRE, np.zeros((W, 2)), np.full(len(observed), np.nan))[0] == np.inf
 
 
 #: Time course of the two-mode toy: the trajectory tells u^2 only, and a second parameter that sets in later.
@@ -164,7 +164,7 @@ def test_several_starts_find_both_modes() -> None:
     assert [round(abs(f.u[0]), 1) for f in fits] == [1.2, 1.2, 1.2]
     assert {float(np.sign(f.u[0])) for f in fits} == {-1.0, 1.0}
     assert all(abs(f.u[1] - 0.4) < 0.1 for f in fits)
-    assert fits[0].merit == pytest.approx(fits[-1].merit, abs=0.02)
+    assert fits[0].neg_log_posterior == pytest.approx(fits[-1].neg_log_posterior, abs=0.02)
 
 
 def test_starts_that_fail_are_left_out() -> None:
@@ -292,7 +292,7 @@ def test_nothing_fits_where_everything_fails(problem: Callable[[Clean, Target], 
 
 def test_normal_needs_derivatives(observed: np.ndarray) -> None:
     with pytest.raises(ValueError, match="derivatives come first"):
-        Normal.of(targeted(observed), None, None, np.array(NOISE))
+        NormalEquations.of(targeted(observed), None, None, np.array(NOISE))
 
 
 def test_fits_are_plain(linear: Linear, observed: np.ndarray) -> None:

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from sbical.laplace.expansion import Expansion, Problem
-from sbical.laplace.gauss_newton import Normal, Target, fit
+from sbical.laplace.gauss_newton import NormalEquations, Target, fit
 from sbical.laplace.linear_summary import linear_summary
 from sbical.laplace.ridge_tracing import on_ridge, traced
 from sbical.laplace.truncated_box import Box
@@ -37,7 +37,7 @@ def expansion(posed: Problem) -> Expansion:
     """At the mode, the origin."""
     target = posed.target
     (at,) = fit(posed.clean, target, np.full((1, 3), [0.1, -0.2, 0.0]))
-    normal = Normal.of(target, at.by_u, at.by_error, at.noise)
+    normal = NormalEquations.of(target, at.by_u, at.by_error, at.noise)
     covariance = np.eye(3)
     covariance[:2, :2] = np.linalg.inv(normal.schur)
     box = Box.around(at.u, covariance, target.centre, target.spread, 4.0)

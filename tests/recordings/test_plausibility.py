@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 from sbical.recordings.column_map import Column, Columns
-from sbical.recordings.plausibility import suspicions
+from sbical.recordings.plausibility import implausible_columns
 from sbical.recordings.recording import Recording
 
 TIME = np.arange(0.0, 10.0, 0.004)
@@ -58,13 +58,13 @@ def changed(streams: Mapping[str, np.ndarray], **new: np.ndarray) -> dict[str, n
 
 
 def test_what_is_right_raises_no_doubt(pushed: dict[str, np.ndarray]) -> None:
-    assert suspicions([recording(**follow())], POSITION) == []
-    assert suspicions([recording(**pushed)], TORQUE) == []
+    assert implausible_columns([recording(**follow())], POSITION) == []
+    assert implausible_columns([recording(**pushed)], TORQUE) == []
 
 
 def test_another_sign_is_named_once_for_all_recordings() -> None:
     wrong = changed(follow(), q1=-follow()["q1"])
-    assert suspicions([recording("a", **wrong), recording("b", **wrong)], POSITION) == [
+    assert implausible_columns([recording("a", **wrong), recording("b", **wrong)], POSITION) == [
         (
             "a, b: q1 (column 'log_q1') moves against u1 (column 'cmdu1'): "
             "another sign than the model? turn the joint's axis in the MJCF, or negate one column"
@@ -74,36 +74,38 @@ def test_another_sign_is_named_once_for_all_recordings() -> None:
 
 def test_another_order_of_servos_is_named() -> None:
     right = follow()
-    assert suspicions([recording(**changed(right, q1=right["q2"], q2=right["q1"]))], POSITION) == [
+    assert implausible_columns([recording(**changed(right, q1=right["q2"], q2=right["q1"]))], POSITION) == [
         "run1: q1 (column 'log_q1') follows u2, not u1: joints in another order? swap columns with --map",
         "run1: q2 (column 'log_q2') follows u1, not u2: joints in another order? swap columns with --map",
     ]
-    assert suspicions([recording(**changed(right, q1=right["q2"], q2=right["q1"]))], POSITION, {"q1": "u2", "q2": "u1"}) == []
+    assert implausible_columns([recording(**changed(right, q1=right["q2"], q2=right["q1"]))], POSITION, {"q1": "u2", "q2": "u1"}) == []
 
 
 @pytest.mark.parametrize("joint", ["q1", "q2"])
 def test_another_sign_under_torque_is_named(pushed: dict[str, np.ndarray], joint: str) -> None:
-    doubts = suspicions([recording(**changed(pushed, **{joint: -pushed[joint]}))], TORQUE)
+    doubts = implausible_columns([recording(**changed(pushed, **{joint: -pushed[joint]}))], TORQUE)
     assert len(doubts) == 1
     assert doubts[0].startswith(f"run1: {joint} (column 'log_{joint}') moves against u{joint[1]}")
 
 
 def test_another_order_under_torque_is_named(pushed: dict[str, np.ndarray]) -> None:
-    doubts = suspicions([recording(**changed(pushed, q1=pushed["q2"], q2=pushed["q1"]))], TORQUE)
+    doubts = implausible_columns([recording(**changed(pushed, q1=pushed["q2"], q2=pushed["q1"]))], TORQUE)
     assert doubts
     assert all("joints in another order? swap columns with --map" in doubt for doubt in doubts)
 
 
 def test_degrees_taken_for_radians() -> None:
     right = follow()
-    far = suspicions([recording(**changed(right, q1=np.degrees(right["q1"])))], POSITION)
+    far = implausible_columns([recording(**changed(right, q1=np.degrees(right["q1"])))], POSITION)
     assert far == ["run1: q1 (column 'log_q1') moves over more than two turns; if it is in degrees: --map q1=log_q1:deg"]
-    near = suspicions([recording(**changed(right, q1=30.0 + right["q1"]))], POSITION)
+    near = implausible_columns([recording(**changed(right, q1=30.0 + right["q1"]))], POSITION)
     assert near == ["run1: q1 (column 'log_q1') is far from its command; if it is in degrees: --map q1=log_q1:deg"]
 
 
 def test_a_dead_sensor_and_a_clock_in_milliseconds() -> None:
     dead = recording(**changed(follow(), q2=np.full_like(TIME, 0.3)))
-    assert suspicions([dead], POSITION) == ["run1: q2 (column 'log_q2') never changes; is the sensor alive, and is it the right column?"]
-    slow = suspicions([recording(time=TIME * 1000, **follow())], POSITION)
+    assert implausible_columns([dead], POSITION) == [
+        "run1: q2 (column 'log_q2') never changes; is the sensor alive, and is it the right column?"
+    ]
+    slow = implausible_columns([recording(time=TIME * 1000, **follow())], POSITION)
     assert slow[0] == "run1: samples are 4 s apart; if time is not in s: --map time=COLUMN:UNIT, like ms or us"

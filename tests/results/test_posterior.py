@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from sbical.common.statistics import contraction, prior_scores
 from sbical.errors import OutputError
 from sbical.results.posterior import Posterior
 from sbical.simulation.replay import Replay, WindowReplay
@@ -29,22 +28,6 @@ def posterior() -> Posterior:
     draws = np.stack([10 ** rng.uniform(0.9, 1.1, 2000), rng.uniform(0, 0.5, 2000)], axis=1)
     attrs = {"timestep": 0.002, "recordings": ["run1", "run2"], "simulator": {"name": "servo"}}
     return Posterior(("kp", "damping"), ("N m/rad", "N m s/rad"), draws, prior, predictive(rng), attrs)
-
-
-def test_prior_scores_are_normal_whatever_the_prior() -> None:
-    prior = 10 ** np.random.default_rng(1).uniform(-3, 1, (4000, 1))
-    scores = prior_scores(prior, np.array([[10**-3.0], [10**-2.0], [10**-1.0], [10.0**1]]))[:, 0]
-    assert scores[1] == pytest.approx(-0.674, abs=0.05)
-    assert scores[2] == pytest.approx(0.0, abs=0.05)
-    assert scores[0] < -3
-    assert scores[3] > 3
-
-
-def test_contraction_of_known_posteriors() -> None:
-    rng = np.random.default_rng(2)
-    prior = np.exp(rng.normal(size=(5000, 3)))
-    draws = np.exp(np.array([0.1, 0.5, 1.0]) * rng.normal(size=(5000, 3)))
-    assert contraction(prior, draws) == pytest.approx([0.99, 0.75, 0.0], abs=0.05)
 
 
 def test_median_interval_and_summary(posterior: Posterior) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from sbical.errors import SimulationError
 from sbical.inference import estimator as estimators
 from sbical.inference.estimator import Estimator
-from sbical.inference.importance_weights import Importance
+from sbical.inference.importance_weights import ImportanceWeights
 from sbical.inference.local_estimator import LocalEstimator
 from sbical.inference.summary import Summary, fit_summary
 from sbical.inference.training import Training
@@ -22,7 +22,7 @@ from sbical.simulation.runner import Runner, enough
 #: Draws of the posterior, the table that is exported; replays use the first ``REPLAYED`` of them.
 DRAWS, REPLAYED = 2000, 200
 #: Ranks of the tests of calibration are among this many draws.
-RANKED = 200
+FRESH_DRAWS = 200
 #: Simulations that the summary is fitted on; they keep their trajectories, so memory limits them.
 PILOT = 600
 #: Measurements of each motion that a network is trained on, one at random in each step: noise that never comes again is not learned by
@@ -34,7 +34,7 @@ FRESH = 300
 
 
 @dataclass(frozen=True, eq=False)
-class Ranked:
+class FreshPosteriors:
     """Fresh simulations' truths (m, d), draws of their posteriors (m, L, d), and log densities (m,) and (m, L) of both."""
 
     theta_u: np.ndarray
@@ -43,13 +43,13 @@ class Ranked:
     draws_log_q: np.ndarray
 
     @classmethod
-    def none(cls, d: int) -> Ranked:
+    def none(cls, d: int) -> FreshPosteriors:
         """Where the estimator's own calibration decides nothing."""
         return cls(np.empty((0, d)), np.empty((0, 0, d)), np.empty(0), np.empty((0, 0)))
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class RouteResult:
     """A posterior and what it rests on.
 
     ``x_o`` (k,): summary of the recordings; ``posterior_u`` (n, d) draws; ``trained_on`` and ``fresh`` are summarised simulations;
@@ -63,8 +63,8 @@ class Learned:
     posterior_u: np.ndarray
     trained_on: SimulationSet
     fresh: SimulationSet
-    ranked: Ranked
-    importance: Importance | None = None
+    fresh_posteriors: FreshPosteriors
+    importance: ImportanceWeights | None = None
     errors: np.ndarray | None = None
     statistics: Mapping[str, np.ndarray] = field(default_factory=dict)
     figures: Mapping[str, float] = field(default_factory=dict)
@@ -116,14 +116,14 @@ def train(runner: Runner, theta_u: np.ndarray, simulated: SimulationSet, *, seed
         return estimators.fit(theta_u, x, seed=seed, training=training, progress=advance)
 
 
-def ranked(estimator: Estimator, theta_u: np.ndarray, x: np.ndarray, draws_u: np.ndarray) -> Ranked:
+def fresh_posteriors(estimator: Estimator, theta_u: np.ndarray, x: np.ndarray, draws_u: np.ndarray) -> FreshPosteriors:
     """Fresh truths theta_u (m, d) with summaries x (m, k) and posterior draws (m, L, d)."""
     m, count, d = draws_u.shape
     log_q = estimator.log_prob_pairs(draws_u.reshape(-1, d), np.repeat(x, count, axis=0)).reshape(m, count)
-    return Ranked(theta_u, draws_u, estimator.log_prob_pairs(theta_u, x), log_q)
+    return FreshPosteriors(theta_u, draws_u, estimator.log_prob_pairs(theta_u, x), log_q)
 
 
-def rows(simulated: SimulationSet, part: slice) -> SimulationSet:
+def subset(simulated: SimulationSet, part: slice) -> SimulationSet:
     """Some simulations of a summarised set."""
     copies = None if simulated.copies is None else simulated.copies[part]
     return replace(

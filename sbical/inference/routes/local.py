@@ -15,11 +15,11 @@ import numpy as np
 
 from sbical.errors import SimulationError
 from sbical.inference import mode_estimator
-from sbical.inference.importance_sampling import Component, Weighted, pool, weigh
+from sbical.inference.importance_sampling import ProposalComponent, WeightedDraws, pool, weigh
 from sbical.inference.local_estimator import LocalEstimator, Part
 from sbical.inference.plan import Plan
 from sbical.inference.proposal_adaptation import FEWEST, adapt
-from sbical.inference.routes.base import DRAWS, FRESH, Learned, Ranked
+from sbical.inference.routes.base import DRAWS, FRESH, FreshPosteriors, RouteResult
 from sbical.inference.training import Training
 from sbical.laplace.expansion import Expansion, Problem, expand, refit, sensitivity, target_of
 from sbical.laplace.likelihood import NoiseModel
@@ -50,19 +50,21 @@ TRAINING = Training(members=1)
 class LocalPosterior:
     """What the local route found: the last round's components, and their weighted draws."""
 
-    components: tuple[Component, ...]
-    weighted: Weighted
+    components: tuple[ProposalComponent, ...]
+    weighted: WeightedDraws
     rounds: int
 
 
-def learn(runner: Runner, plan: Plan, training: Training, held: np.ndarray | None = None) -> Learned:
+def learn(runner: Runner, plan: Plan, training: Training, start_draws: np.ndarray | None = None) -> RouteResult:
     """The posterior of the plan's recordings; its simulator must have an explicit likelihood.
 
-    ``held`` (n, d): draws of another posterior of these recordings, to begin at instead of at draws of the prior.
+    ``start_draws`` (n, d): draws of another posterior of these recordings, to begin at instead of at draws of the prior.
 
     Raises SimulationError if no simulation comes near the recordings, or most of those around them fail.
     """
-    found = explicit(runner, plan.prior, plan.experiment, budget=plan.total - FRESH, seed=plan.seed, training=training, held=held)
+    found = explicit(
+        runner, plan.prior, plan.experiment, budget=plan.total - FRESH, seed=plan.seed, training=training, start_draws=start_draws
+    )
     weighted, rng = found.weighted, np.random.default_rng([plan.seed, 2])
     best = max(found.components, key=lambda c: c.share)
     u, errors = best.at.propose(FRESH, rng)
@@ -74,14 +76,15 @@ def learn(runner: Runner, plan: Plan, training: Training, held: np.ndarray | Non
     gap = weighted.importance.divergence(weighted.log_target - weighted.log_network(found.components))
     figures = {**weighted.importance.figures, "network_kl": gap}
     notes = [f"local route: {len(found.components)} mode(s), {found.rounds} round(s), {runner.count} simulations so far"]
-    return Learned(
-        best.at.summary, estimator, best.x_o, weighted.u[rows], best.simulated, fresh, Ranked.none(len(plan.prior.names)),
+    return RouteResult(
+        best.at.summary, estimator, best.x_o, weighted.u[rows], best.simulated, fresh, FreshPosteriors.none(len(plan.prior.names)),
         weighted.importance, weighted.errors[rows], statistics, figures, tuple(notes),
     )  # fmt: skip
 
 
 def explicit(
-    runner: Runner, prior: Prior, experiment: Experiment, *, budget: int, seed: int, training: Training, held: np.ndarray | None = None
+    runner: Runner, prior: Prior, experiment: Experiment, *, budget: int, seed: int, training: Training,
+    start_draws: np.ndarray | None = None,
 ) -> LocalPosterior:  # fmt: skip
     """Posterior of the experiment's recordings where the likelihood is explicit, within ``budget`` simulations.
 
@@ -89,7 +92,9 @@ def explicit(
     """
     rng = np.random.default_rng(seed)
     problem = pose(runner, prior, experiment.diffuse(DIFFUSE))
-    pilot_u = prior.to_unconstrained(prior.sample(round(PILOT * budget), seed)) if held is None else held[: round(PILOT * budget)]
+    pilot_u = (
+        prior.to_unconstrained(prior.sample(round(PILOT * budget), seed)) if start_draws is None else start_draws[: round(PILOT * budget)]
+    )
     pilot = _clean(runner, prior, problem.experiment, "pilot", exact=False)(pilot_u, None)
     with runner.timed("modes"):
         modes, shares = find_modes(problem, pilot_u, pilot, prior.names)
@@ -111,7 +116,7 @@ def explicit(
         left = (budget - runner.count) / budget
         if runner.late or seen[-1].importance.efficiency > GOOD or left < TRIAL + 2 * BATCH:
             break
-    batches: list[tuple[Sequence[Component], Weighted]] = []
+    batches: list[tuple[Sequence[ProposalComponent], WeightedDraws]] = []
     while True:
         components = adapt(components, seen, LEAST_SHARE, rng)
         n = round(BATCH * budget) if batches else round(min(BATCH * budget, max((budget - runner.count) / 2, LEAST_FINAL * budget / 2)))
@@ -144,7 +149,7 @@ def _clean(runner: Runner, prior: Prior, experiment: Experiment, stage: str, *, 
 def _train(
     runner: Runner, prior: Prior, problem: Problem, modes: Sequence[Expansion], shares: np.ndarray, n: int, rng: np.random.Generator,
     training: Training,
-) -> list[Component]:  # fmt: skip
+) -> list[ProposalComponent]:  # fmt: skip
     """Simulate around every mode and train an estimator for each."""
     shares = np.maximum(shares, LEAST_SHARE)
     shares = shares / shares.sum()
@@ -162,7 +167,7 @@ def _train(
             trained = mode_estimator.fit(u[ok], simulated.x[ok], mode.box, seed=int(rng.integers(2**62)), training=training)
         with runner.timed("likelihood"):
             starts = sensitivity(problem, mode)
-        out.append(Component(mode, simulated, trained, mode.summary.row(observed), float(share), starts))
+        out.append(ProposalComponent(mode, simulated, trained, mode.summary.row(observed), float(share), starts))
     return out
 
 
@@ -174,7 +179,7 @@ def _bent(runner: Runner, prior: Prior, problem: Problem, mode: Expansion, rng: 
 
 
 def _recentre(
-    problem: Problem, components: Sequence[Component], trial: Weighted, names: Sequence[str]
+    problem: Problem, components: Sequence[ProposalComponent], trial: WeightedDraws, names: Sequence[str]
 ) -> tuple[list[Expansion], np.ndarray]:
     """Expansions where the weights say that the modes are, and the share of each; what follows a ridge stays where it is."""
     points, errors, covariances, shares = [], [], [], []

@@ -13,7 +13,7 @@ import numpy as np
 from sbical.errors import SimulationError
 from sbical.inference.estimator import Estimator
 from sbical.inference.plan import Plan
-from sbical.inference.routes.base import DRAWS, FRESH, RANKED, Learned, features, ranked, rows, summarised, train
+from sbical.inference.routes.base import DRAWS, FRESH, FRESH_DRAWS, RouteResult, features, fresh_posteriors, subset, summarised, train
 from sbical.inference.training import Training
 from sbical.laplace.truncated_box import Box
 from sbical.priors.prior import Prior
@@ -27,26 +27,26 @@ HELD, MARGIN = 4000, 0.5
 LEAKED = 0.05
 
 
-def learn(runner: Runner, plan: Plan, training: Training, held: np.ndarray | None = None) -> Learned:
+def learn(runner: Runner, plan: Plan, training: Training, start_draws: np.ndarray | None = None) -> RouteResult:
     """Learn on the whole prior, then within the region that its answer leaves, and condition on the recordings.
 
-    ``held`` (n, d): draws of another posterior of these recordings, which stand in for the first answer.
+    ``start_draws`` (n, d): draws of another posterior of these recordings, which stand in for the first answer.
     Raises SimulationError if most simulations fail.
     """
     prior, experiment = plan.prior, plan.experiment
-    held, spent = (held, 0) if held is not None else _first(runner, plan, training)
-    box = region(held, *prior.moments_unconstrained())
+    start_draws, spent = (start_draws, 0) if start_draws is not None else _first(runner, plan, training)
+    box = region(start_draws, *prior.moments_unconstrained())
     rng = np.random.default_rng([plan.seed, 1])
     u = truncated_prior(prior, box, plan.total - spent, rng)
     summary, simulated = summarised(runner, "simulate the region", prior.to_constrained(u), experiment)
-    trained_on, fresh = rows(simulated, slice(None, -FRESH)), rows(simulated, slice(-FRESH, None))
+    trained_on, fresh = subset(simulated, slice(None, -FRESH)), subset(simulated, slice(-FRESH, None))
     learned_u = u[: len(trained_on.theta)][trained_on.ok]
     estimator = train(runner, learned_u, trained_on, seed=plan.seed + 2, training=training)
     x_o = summary.observed(experiment)
     draws, leaked = inside(estimator, box, x_o[None], DRAWS, plan.seed + 1)
     x, truths = features(fresh)[fresh.ok], u[len(trained_on.theta) :][fresh.ok]
     with runner.timed("checks"):
-        judged = ranked(estimator, truths, x, inside(estimator, box, x, RANKED, plan.seed + 3)[0])
+        judged = fresh_posteriors(estimator, truths, x, inside(estimator, box, x, FRESH_DRAWS, plan.seed + 3)[0])
     notes = []
     if leaked > LEAKED:
         notes.append(
@@ -55,7 +55,7 @@ def learn(runner: Runner, plan: Plan, training: Training, held: np.ndarray | Non
         )
     share = np.exp(box.log_mass())
     notes.append(f"simulated where the recordings can come from: a region that holds {share:.2g} of the prior's probability")
-    return Learned(summary, estimator, x_o, draws[0], trained_on, fresh, judged, notes=tuple(notes))
+    return RouteResult(summary, estimator, x_o, draws[0], trained_on, fresh, judged, notes=tuple(notes))
 
 
 def _first(runner: Runner, plan: Plan, training: Training) -> tuple[np.ndarray, int]:
@@ -68,10 +68,10 @@ def _first(runner: Runner, plan: Plan, training: Training) -> tuple[np.ndarray, 
     return first.condition(summary.observed(plan.experiment)).sample(HELD, seed=plan.seed + 1), len(theta)
 
 
-def region(held: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> Box:
+def region(draws: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> Box:
     """The box along the principal axes of draws (n, d) that holds all of them, and a margin."""
-    scored = (held - centre) / spread
-    values, axes = np.linalg.eigh(np.cov(scored.T).reshape(held.shape[1], -1))
+    scored = (draws - centre) / spread
+    values, axes = np.linalg.eigh(np.cov(scored.T).reshape(draws.shape[1], -1))
     scale = np.sqrt(np.clip(values, 1e-16, None))
     along = scored @ axes
     low, high = along.min(0) - MARGIN * scale, along.max(0) + MARGIN * scale
@@ -98,9 +98,9 @@ def inside(estimator: Estimator, box: Box, x: np.ndarray, n: int, seed: int) -> 
     """
     drawn = estimator.sample_many(x, 2 * n, seed)
     m, count, d = drawn.shape
-    held = np.isfinite(box.log_prob(drawn.reshape(-1, d))).reshape(m, count)
-    if m == 1 and held.sum() < n / 10:
+    within = np.isfinite(box.log_prob(drawn.reshape(-1, d))).reshape(m, count)
+    if m == 1 and within.sum() < n / 10:
         raise SimulationError("the estimator's answer lies outside of the region it learned in; give more simulations or another seed")
     # those inside first, in their order; the few rows with too few of them keep some from outside
-    order = np.argsort(~held, axis=1, kind="stable")[:, :n]
-    return np.take_along_axis(drawn, order[..., None], axis=1), 1 - float(held.mean())
+    order = np.argsort(~within, axis=1, kind="stable")[:, :n]
+    return np.take_along_axis(drawn, order[..., None], axis=1), 1 - float(within.mean())

@@ -10,11 +10,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 from sbical.errors import RecordingError
-from sbical.recordings.readers.base import Reader, Table
+from sbical.recordings.readers.base import LogTable, Reader
 from sbical.recordings.readers.csv import CsvReader
 from sbical.recordings.readers.npz import NpzReader
 
-__all__ = ["Reader", "Table", "reader_for", "readers", "stem"]
+__all__ = ["LogTable", "Reader", "reader_for", "readers", "stem"]
 
 
 @lru_cache(maxsize=1)

@@ -11,7 +11,7 @@ import numpy as np
 
 
 @dataclass(frozen=True)
-class Table:
+class LogTable:
     """The content of one log.
 
     ``columns`` maps names to arrays (n,), all of one length; a column that is not numeric keeps its text. ``scalars`` are
@@ -32,6 +32,6 @@ class Reader(Protocol):
 
     suffixes: tuple[str, ...]
 
-    def read(self, path: Path) -> Table:
+    def read(self, path: Path) -> LogTable:
         """The content of one file."""
         ...

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from sbical.errors import RecordingError
-from sbical.recordings.readers.base import Table
+from sbical.recordings.readers.base import LogTable
 
 _GZIP = b"\x1f\x8b"
 _SCALAR = re.compile(r"#\s*([\w./\[\]-]+)\s*[:=]\s*([-+0-9.eE]+)\s*$")
@@ -26,7 +26,7 @@ class CsvReader:
 
     suffixes: tuple[str, ...] = (".csv", ".csv.gz")
 
-    def read(self, path: Path) -> Table:
+    def read(self, path: Path) -> LogTable:
         """Columns by header name, scalars from the comment lines. Raises RecordingError for a file that is not such a log."""
         lines = [line for line in _text(path).splitlines() if line.strip()]
         comments = [line.strip() for line in lines if line.lstrip().startswith("#")]
@@ -39,7 +39,7 @@ class CsvReader:
         separator = max(_SEPARATORS, key=header.count)
         rows, notes = _even(path, rows, header.count(separator), separator)
         scalars = {m[1]: float(m[2]) for m in map(_SCALAR.match, comments) if m and _is_number(m[2])}
-        return Table(_parse(path, header, rows, separator), scalars, notes)
+        return LogTable(_parse(path, header, rows, separator), scalars, notes)
 
 
 def _text(path: Path) -> str:

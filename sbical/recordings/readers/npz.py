@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from sbical.errors import RecordingError
-from sbical.recordings.readers.base import Table
+from sbical.recordings.readers.base import LogTable
 
 
 class NpzReader:
@@ -20,7 +20,7 @@ class NpzReader:
 
     suffixes: tuple[str, ...] = (".npz",)
 
-    def read(self, path: Path) -> Table:
+    def read(self, path: Path) -> LogTable:
         """Columns and scalars by entry name. Raises RecordingError for a file that is not such a log."""
         entries = _entries(path)
         scalars = {name: float(a.reshape(())) for name, a in entries.items() if a.size == 1 and a.dtype.kind in "biuf"}
@@ -35,7 +35,7 @@ class NpzReader:
         if len({len(a) for a in columns.values()}) > 1:
             lengths = ", ".join(f"{name} {len(a)}" for name, a in arrays.items())
             raise RecordingError(f"recording '{path}' has columns of different length ({lengths}); save one sample of each per time")
-        return Table(columns, scalars)
+        return LogTable(columns, scalars)
 
 
 def _entries(path: Path) -> dict[str, np.ndarray]:

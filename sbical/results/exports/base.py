@@ -65,7 +65,7 @@ class ModelSource(Protocol):
         ...
 
 
-class Table(Protocol):
+class RandomizationTable(Protocol):
     """The randomization as exports see it; ``draws`` (n, d), ``low`` and ``high`` (d,), SI."""
 
     @property
@@ -153,12 +153,12 @@ class Export(Protocol):
     NAME: str
     SUFFIX: str
 
-    def write(self, table: Table, path: Path) -> None:
+    def write(self, table: RandomizationTable, path: Path) -> None:
         """Write the whole file. Raises OutputError where it cannot."""
         ...
 
 
-def warning(table: Table) -> str | None:
+def warning(table: RandomizationTable) -> str | None:
     """The text every file of a failed calibration carries, or None."""
     if table.status != "fail":
         return None

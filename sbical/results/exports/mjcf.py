@@ -13,7 +13,7 @@ import mujoco
 import numpy as np
 
 from sbical.errors import OutputError
-from sbical.results.exports.base import ModelSource, Table, warning, write_whole
+from sbical.results.exports.base import ModelSource, RandomizationTable, warning, write_whole
 
 NAME: str = "mjcf"
 SUFFIX: str = ".xml"
@@ -21,7 +21,7 @@ SUFFIX: str = ".xml"
 TOLERANCE = 1e-9
 
 
-def write(table: Table, path: Path) -> None:
+def write(table: RandomizationTable, path: Path) -> None:
     """Write the median of each parameter; what no MJCF attribute holds goes to ``<custom><numeric name="sbical_…">``.
 
     Raises OutputError if the table came without its simulator, if MuJoCo cannot express the calibrated values, or if
@@ -51,7 +51,7 @@ def write(table: Table, path: Path) -> None:
     write_whole(path, fill)
 
 
-def _specification(table: Table, model: mujoco.MjModel, source: ModelSource) -> mujoco.MjSpec:
+def _specification(table: RandomizationTable, model: mujoco.MjModel, source: ModelSource) -> mujoco.MjSpec:
     """The simulator's specification with the calibrated model's values and sbical's custom entries."""
     spec = source.spec()
     compiled = spec.compile()
@@ -70,7 +70,7 @@ def _specification(table: Table, model: mujoco.MjModel, source: ModelSource) -> 
     return spec
 
 
-def _header(table: Table) -> str:
+def _header(table: RandomizationTable) -> str:
     """The comment at the top of the file."""
     lines = [f"sbical: posterior median, verdict {table.status}"]
     failed = warning(table)

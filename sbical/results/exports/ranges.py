@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sbical.results.exports.base import FieldRange, Table, warning, write_whole
+from sbical.results.exports.base import FieldRange, RandomizationTable, warning, write_whole
 
 NAME: str = "json"
 SUFFIX: str = ".json"
@@ -17,7 +17,7 @@ FORMAT = 1
 NOTABLE = 0.3
 
 
-def write(table: Table, path: Path) -> None:
+def write(table: RandomizationTable, path: Path) -> None:
     """Write ``describe`` as indented JSON."""
     text = json.dumps(describe(table), indent=2) + "\n"
     write_whole(path, lambda temporary: _fill(temporary, text))
@@ -27,7 +27,7 @@ def _fill(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def describe(table: Table) -> dict[str, Any]:
+def describe(table: RandomizationTable) -> dict[str, Any]:
     """The ranges as plain data; the box they span drops the correlations, which the table keeps and this names."""
     return {
         "format": FORMAT,
@@ -43,7 +43,7 @@ def describe(table: Table) -> dict[str, Any]:
     }
 
 
-def _parameter(table: Table, i: int) -> dict[str, Any]:
+def _parameter(table: RandomizationTable, i: int) -> dict[str, Any]:
     name = table.names[i]
     signals = [
         {"effect": s.effect, "family": s.family, "role": s.role, "targets": list(s.targets)}
@@ -74,7 +74,7 @@ def _write(entry: FieldRange) -> dict[str, Any]:
     }
 
 
-def _correlations(table: Table) -> list[dict[str, Any]]:
+def _correlations(table: RandomizationTable) -> list[dict[str, Any]]:
     """Spearman rank correlations of all pairs beyond ``NOTABLE``, strongest first."""
     n, d = table.draws.shape
     if n < 3:

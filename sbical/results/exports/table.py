@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sbical.results.exports.base import Table, warning, write_whole
+from sbical.results.exports.base import RandomizationTable, warning, write_whole
 
 NAME: str = "npz"
 SUFFIX: str = ".npz"
@@ -16,7 +16,7 @@ FORMAT = 1
 META = "sbical_meta"
 
 
-def write(table: Table, path: Path) -> None:
+def write(table: RandomizationTable, path: Path) -> None:
     """One array (n,) per parameter in SI units, row i of all of them being one draw, and ``sbical_meta``."""
     meta = {
         "format": FORMAT,

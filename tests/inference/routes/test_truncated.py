@@ -12,7 +12,7 @@ import pytest
 import scipy.stats
 
 from sbical.errors import SimulationError
-from sbical.inference.routes.base import Ranked, features, joined, rows
+from sbical.inference.routes.base import FreshPosteriors, features, joined, subset
 from sbical.inference.routes.truncated import inside, region, truncated_prior
 from sbical.laplace.truncated_box import Box
 from sbical.priors.prior import Prior, load_prior
@@ -118,13 +118,13 @@ def test_sets_are_joined_and_cut() -> None:
     first, second = simulated(5, seed=1), simulated(7, failed=2, seed=2)
     both = joined(first, second)
     assert both.ok.tolist() == [True] * 5 + [False] * 2 + [True] * 5
-    for part, whole in ((rows(both, slice(None, 5)), first), (rows(both, slice(5, None)), second)):
+    for part, whole in ((subset(both, slice(None, 5)), first), (subset(both, slice(5, None)), second)):
         np.testing.assert_array_equal(part.theta, whole.theta)
         np.testing.assert_array_equal(part.seeds, whole.seeds)
         np.testing.assert_array_equal(features(part), features(whole))
     assert both.copies is None
     twice = [replace(s, copies=np.stack([features(s), features(s) + 1], 1)) for s in (first, second)]
-    again = rows(joined(twice[0], twice[1]), slice(5, None)).copies
+    again = subset(joined(twice[0], twice[1]), slice(5, None)).copies
     assert again is not None
     np.testing.assert_array_equal(again[:, 1], features(second) + 1)
     with pytest.raises(SimulationError, match="not summarised"):
@@ -139,5 +139,5 @@ def test_survivors_are_not_learned_from() -> None:
 
 
 def test_no_ranks_have_the_right_shapes() -> None:
-    none = Ranked.none(3)
+    none = FreshPosteriors.none(3)
     assert (none.theta_u.shape, none.draws_u.shape, none.log_q.shape) == ((0, 3), (0, 0, 3), (0,))

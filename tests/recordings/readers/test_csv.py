@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from sbical.errors import RecordingError
-from sbical.recordings.readers.base import Table
+from sbical.recordings.readers.base import LogTable
 from sbical.recordings.readers.csv import CsvReader
 
 
-def read(path: Path, text: str) -> Table:
+def read(path: Path, text: str) -> LogTable:
     path.write_text(text, encoding="utf-8")
     return CsvReader().read(path)
 
