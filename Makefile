@@ -28,8 +28,9 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP) ## calibrate the shipped servo example on two local workers
 	$(BIN)/sbical calibrate servo_pendulum --overwrite
 
+# Two processes, each with modules of its own: tests of one module share what is expensive.
 test: $(STAMP) ## run all tests and doctests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadscope
 
 lint: $(STAMP) ## check style, types and the layering of modules
 	$(BIN)/ruff check .

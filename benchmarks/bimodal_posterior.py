@@ -71,7 +71,7 @@ def main() -> None:
             part = Timer()
             calibration = sbical.calibrate(
                 simulator, prior, [recording("run", TIME, position)], holdout=[recording("again", TIME[: len(TIME) // 2], position)],
-                client=client, simulations=4000 if arguments.quick else BUDGET, seed=seed,
+                client=client, simulations=1500 if arguments.quick else BUDGET, seed=seed,
             )  # fmt: skip
             delay = calibration.posterior.draws[:, column]
             weight, exact = float((delay > PERIOD).mean()), short / (2 * short + PERIOD)

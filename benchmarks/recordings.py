@@ -20,6 +20,7 @@ from rich.console import Console
 
 import sbical
 from sbical.common.progress import RichProgress
+from sbical.inference.training import Training
 from sbical.simulation.cluster import cluster
 
 
@@ -33,6 +34,9 @@ class Rig:
     holdout: tuple[str, ...]
     simulations: int
 
+
+#: Networks of --quick.
+QUICK = Training(members=1, steps=200)
 
 RIGS = {
     "xl330": Rig(
@@ -52,7 +56,9 @@ RIGS = {
 }
 
 
-def calibrate(rig: Rig, data: Path, seed: int, simulations: int, client: Any) -> tuple[sbical.Calibration, float]:
+def calibrate(
+    rig: Rig, data: Path, seed: int, simulations: int, client: Any, training: Training | None = None
+) -> tuple[sbical.Calibration, float]:
     """One calibration of one rig, and its wall time [s]."""
     timer = Timer()
     simulator, prior = sbical.load_simulator(rig.simulator), sbical.load_prior(rig.prior)
@@ -60,7 +66,7 @@ def calibrate(rig: Rig, data: Path, seed: int, simulations: int, client: Any) ->
     held = sbical.read_recordings([data / p for p in rig.holdout], simulator.columns)
     progress = RichProgress(Console(stderr=True))
     calibration = sbical.calibrate(
-        simulator, prior, recordings, holdout=held, client=client, seed=seed, simulations=simulations, progress=progress
+        simulator, prior, recordings, holdout=held, client=client, seed=seed, simulations=simulations, training=training, progress=progress
     )
     return calibration, timer.seconds
 
@@ -105,7 +111,7 @@ def main() -> None:
                 if arguments.quick:
                     rig = Rig(rig.simulator, rig.prior, rig.calibrate[:1], rig.holdout[:1], 1000)
                 count = arguments.simulations or rig.simulations
-                calibration, seconds = calibrate(rig, arguments.data, seed, count, client)
+                calibration, seconds = calibrate(rig, arguments.data, seed, count, client, QUICK if arguments.quick else None)
                 if arguments.keep:
                     calibration.save(arguments.keep / f"{name}-{seed}")
                 runs.append(figures(calibration, seconds))

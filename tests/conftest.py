@@ -1,4 +1,4 @@
-"""What all tests share: one torch thread, one local Dask cluster for the whole session, and two tiny robots."""
+"""What all tests share: one thread for torch and one for BLAS, one local Dask cluster for the whole session, and two tiny robots."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import torch
 import xarray as xr
 from distributed import Client
+from threadpoolctl import threadpool_limits
 
 from sbical.recordings.experiment import Experiment, Window
 from sbical.recordings.held_signal import HeldSignal
@@ -20,6 +21,7 @@ from sbical.simulation.simulator import Simulator
 from sbical.simulation.simulator_toml import parse
 
 torch.set_num_threads(1)  # small networks are faster, and sums repeatable, on one thread
+threadpool_limits(1, user_api="blas")  # two processes of tests, and their workers, share the cores already
 
 
 @pytest.fixture(scope="session")

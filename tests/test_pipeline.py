@@ -194,7 +194,7 @@ def test_a_robot_inside_the_model_class_is_found(client: Client, tmp_path: Path)
     }  # fmt: skip
     files = [_simulated(simulator, path, truth, tmp_path) for path in catalog.examples("servo_pendulum")]
     recordings = sbical.read_recordings(files, simulator.columns)
-    found = sbical.calibrate(simulator, prior, recordings, client=client, seed=1)
+    found = sbical.calibrate(simulator, prior, recordings, client=client, simulations=2500, seed=1)
     low, high = found.posterior.interval(0.998)
     theta = simulator.parameters.vector(truth)
     assert ((theta > low) & (theta < high)).all(), dict(zip(simulator.parameters.names, zip(low, theta, high, strict=True), strict=True))

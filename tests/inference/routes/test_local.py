@@ -52,6 +52,7 @@ PRIOR = {
     name: f'[{name}]\ndistribution = "LogNormal"\nloc = {np.log(median)}\nscale = {SPREAD}\nunit = "{unit}"\nsource = "made up"'
     for name, median, unit in zip(("viscous", "grain", "hum", "limit"), MEDIANS, ("N m s/rad", "rad", "rad/s", "N m"), strict=True)
 }
+SMALL = 1000
 TRUTH = {"viscous": 0.012, "grain": 0.002, "hum": 0.05, "limit": 3.0}
 
 
@@ -106,6 +107,12 @@ def robot(make_robot: MakeRobot, pendulum_toml: str) -> Robot:
 @pytest.fixture(scope="module")
 def found(robot: Robot, client: Client) -> sbical.Calibration:
     return robot.calibrate(client)
+
+
+@pytest.fixture(scope="module")
+def small(robot: Robot, client: Client) -> sbical.Calibration:
+    """For what does not depend on how good the posterior is."""
+    return robot.calibrate(client, SMALL)
 
 
 @pytest.mark.slow
@@ -208,12 +215,12 @@ def test_a_saved_local_run_reads_back_the_same(found: sbical.Calibration, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_draws_on_any_cluster(robot: Robot, found: sbical.Calibration) -> None:
+def test_the_same_seed_gives_the_same_draws_on_any_cluster(robot: Robot, small: sbical.Calibration) -> None:
     with cluster(None, workers=1) as one:
-        again = robot.calibrate(one)
-    np.testing.assert_array_equal(again.posterior.draws, found.posterior.draws)
-    assert replace(again.verdict, checks=()) == replace(found.verdict, checks=())
-    np.testing.assert_array_equal(again.simulations.x, found.simulations.x)
+        again = robot.calibrate(one, SMALL)
+    np.testing.assert_array_equal(again.posterior.draws, small.posterior.draws)
+    assert replace(again.verdict, checks=()) == replace(small.verdict, checks=())
+    np.testing.assert_array_equal(again.simulations.x, small.simulations.x)
 
 
 class Stopping(NullProgress):
@@ -235,20 +242,20 @@ class Stopping(NullProgress):
 
 @pytest.mark.slow
 def test_a_stopped_run_resumes_to_the_same_result(
-    robot: Robot, found: sbical.Calibration, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    robot: Robot, small: sbical.Calibration, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fanout, "HERE_SECONDS", 0.0)  # what the client does by itself is not kept
     store = tmp_path / "store"
     with pytest.raises(KeyboardInterrupt):
-        robot.calibrate(client, store=store, progress=Stopping("weigh", 9))
+        robot.calibrate(client, SMALL, store=store, progress=Stopping("weigh", 9))
     before = stages(store)
     assert before["weigh"][0] > 0
     assert {"pilot", "modes", "train"} < set(before)
-    with pytest.raises(OutputError, match=r"belongs to another run \(simulations was 3000, is 2999\)"):
-        robot.calibrate(client, simulations=2999, store=store, resume=True)
-    again = robot.calibrate(client, store=store, resume=True)
-    np.testing.assert_array_equal(again.posterior.draws, found.posterior.draws)
-    np.testing.assert_array_equal(again.holdout.windows[0].draws, found.holdout.windows[0].draws)
+    with pytest.raises(OutputError, match=r"belongs to another run \(simulations was 1000, is 1001\)"):
+        robot.calibrate(client, SMALL + 1, store=store, resume=True)
+    again = robot.calibrate(client, SMALL, store=store, resume=True)
+    np.testing.assert_array_equal(again.posterior.draws, small.posterior.draws)
+    np.testing.assert_array_equal(again.holdout.windows[0].draws, small.holdout.windows[0].draws)
     asked = {stage: (kept, asked) for stage, (kept, asked, _) in stages(store).items()}
     assert all(kept == all_of_them for kept, all_of_them in asked.values())
     # every batch that was kept was found again: none of the seeds was asked for twice
@@ -258,7 +265,7 @@ def test_a_stopped_run_resumes_to_the_same_result(
 @pytest.mark.slow
 def test_an_amortized_answer_is_where_the_exact_one_begins(robot: Robot, found: sbical.Calibration, client: Client) -> None:
     rough = robot.calibrate(client, simulations=1000, method="amortized", training=Training(members=1, steps=200))
-    again = robot.calibrate(client, start=rough)
+    again = robot.calibrate(client, 1500, start=rough)
     draws, exact = (robot.prior.to_unconstrained(c.posterior.draws) for c in (again, found))
     assert (np.abs(draws.mean(0) - exact.mean(0)) < 0.3 * exact.std(0)).all()
     np.testing.assert_allclose(draws.std(0), exact.std(0), rtol=0.2)
@@ -279,7 +286,7 @@ def test_a_robot_whose_start_is_known(make_robot: MakeRobot, client: Client, pen
     sensors = '<sensor><tendonpos name="angle" tendon="belt"/><tendonvel name="rate" tendon="belt"/></sensor>'
     xml = pendulum_xml[: pendulum_xml.index("<sensor>")] + tendon + sensors + "</mujoco>"
     robot = make_robot(pendulum_toml + NOISY, (0.0, 0.0), xml)
-    found = robot.calibrate(client, 1000)
+    found = robot.calibrate(client, SMALL)
     assert not found.experiment.windows[0].initial.factor.any()
     assert robot.within(found), found.table()
 
@@ -288,7 +295,7 @@ def test_a_robot_whose_start_is_known(make_robot: MakeRobot, client: Client, pen
 def test_only_the_noise_is_unknown(make_robot: MakeRobot, client: Client, pendulum_toml: str) -> None:
     robot = make_robot(pendulum_toml[: pendulum_toml.index("[effects")] + NOISY, (0.2, 0.0))
     assert robot.simulator.parameters.names == ("grain", "hum")
-    found = robot.calibrate(client, 1000)
+    found = robot.calibrate(client, SMALL)
     assert robot.within(found), found.table()
 
 
