@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from sbical.priors.prior import load_prior
     from sbical.recordings.recording import read_recordings
     from sbical.results.calibration import Calibration, load_calibration
-    from sbical.simulation.simulator import Simulator, load_simulator
+    from sbical.simulation.simulator import Simulator
+    from sbical.simulation.simulator_toml import load_simulator
 
 __version__ = "0.1.0"
 
@@ -44,7 +45,7 @@ _HOME = {
     "calibrate": "sbical.pipeline",
     "load_calibration": "sbical.results.calibration",
     "load_prior": "sbical.priors.prior",
-    "load_simulator": "sbical.simulation.simulator",
+    "load_simulator": "sbical.simulation.simulator_toml",
     "plan": "sbical.inference.plan",
     "read_recordings": "sbical.recordings.recording",
 }

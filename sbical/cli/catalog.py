@@ -66,7 +66,7 @@ class Show:
 def _simulator(console: Console, name: str) -> None:
     from sbical.simulation.families import families
     from sbical.simulation.families.base import ConditionRef
-    from sbical.simulation.simulator import load_simulator
+    from sbical.simulation.simulator_toml import load_simulator
 
     simulator = load_simulator(name)
     about = str(tomllib.loads(simulator.toml).get("description", ""))

@@ -61,7 +61,7 @@ class Inputs:
             value = getattr(self, option)
             if value is not None and value < 1:
                 raise RecordingError(f"--{option} {getattr(self, option)} leaves nothing to run; give at least 1")
-        from sbical.simulation.simulator import load_simulator
+        from sbical.simulation.simulator_toml import load_simulator
 
         simulator = load_simulator(self.simulator)
         recordings, holdout = self._recordings(simulator)

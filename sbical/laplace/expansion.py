@@ -1,4 +1,4 @@
-"""A mode of the posterior and its surroundings to first order: what to simulate there, how to summarise it, where errors go.
+"""The posterior around one mode, to first order: the box to simulate in, the summary to use there, the effect of initial errors.
 
 ``Problem`` holds what all modes share. An ``Expansion`` is made at a point, by derivatives alone; nothing here draws conclusions.
 """

@@ -1,4 +1,4 @@
-"""As many numbers as unknowns: how far, to first order, the parameters of a simulation lie from a mode, and what that leaves over.
+"""The summary around a mode, one number per unknown: the Gauss-Newton estimate of the parameters, and the energy it leaves unexplained.
 
 Around a mode the trajectories are nearly linear in the parameters, so the Gauss-Newton estimate (J^T W J + P)^-1 J^T W (x - f) loses
 little (Alsing and Wandelt 2018, arXiv:1712.00012: it is the score). Where they bend, the principal components of what is left over

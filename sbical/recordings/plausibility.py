@@ -1,4 +1,4 @@
-"""Cheap doubts about a column map: degrees taken for radians, dead sensors, joints in another sign or order than the model's."""
+"""Whether a column map is plausible: degrees taken for radians, dead sensors, joints in another sign or order than the model's."""
 
 from __future__ import annotations
 

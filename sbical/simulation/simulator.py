@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 import mujoco
 import numpy as np
@@ -154,14 +153,3 @@ def parameter_space(effects: Sequence[Effect], unit_of: Mapping[tuple[str, str],
                 use = Parameter(value, unit_of[effect.name, role], roles[role].support, (f"{effect.name}.{role}",))
                 found[value] = found[value].merged(use) if value in found else use
     return ParameterSpace(tuple(found.values()))
-
-
-def load_simulator(source: str | Path) -> Simulator:
-    """Simulator by catalog name, or from a folder that holds ``simulator.toml``.
-
-    Raises CatalogError if there is none, and SimulatorError for any mistake in its files.
-    """
-    # reading the files is a job of its own; this module stays importable by workers that only simulate
-    from sbical.simulation.simulator_toml import load
-
-    return load(source)

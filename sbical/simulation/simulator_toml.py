@@ -46,8 +46,11 @@ _SENSOR_UNITS = {
 }
 
 
-def load(source: str | Path) -> Simulator:
-    """See ``sbical.simulation.simulator.load_simulator``."""
+def load_simulator(source: str | Path) -> Simulator:
+    """Simulator by catalog name, or from a folder that holds ``simulator.toml``.
+
+    Raises CatalogError if there is none, and SimulatorError for any mistake in its files.
+    """
     path = catalog.find("simulator", source)
     text = _read(path)
     return parse(text, path.parent, name=path.parent.name if path.name == "simulator.toml" else path.stem)

@@ -29,7 +29,7 @@ from sbical.results.posterior import Posterior
 from sbical.results.randomization import Randomization
 from sbical.simulation import journal
 from sbical.simulation.replay import Replay, WindowReplay
-from sbical.simulation.simulator import load_simulator
+from sbical.simulation.simulator_toml import load_simulator
 
 EXAMPLES = [str(p) for p in catalog.examples("servo_pendulum")]
 

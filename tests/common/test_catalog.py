@@ -8,7 +8,7 @@ import pytest
 
 from sbical.common import catalog
 from sbical.errors import CatalogError
-from sbical.simulation.simulator import load_simulator
+from sbical.simulation.simulator_toml import load_simulator
 
 
 def test_every_simulator_loads_and_has_example_recordings() -> None:

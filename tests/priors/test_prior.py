@@ -19,7 +19,7 @@ from sbical.common.catalog import find, names
 from sbical.errors import CatalogError, PriorError
 from sbical.priors.prior import Prior, SbicalWarning, load_prior
 from sbical.simulation.parameters import Parameter, ParameterSpace, Support
-from sbical.simulation.simulator import load_simulator
+from sbical.simulation.simulator_toml import load_simulator
 
 #: its stubs do not know what frozen distributions are
 stats: Any = scipy.stats

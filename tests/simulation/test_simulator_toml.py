@@ -11,7 +11,8 @@ import pytest
 from sbical.errors import CatalogError, SimulatorError
 from sbical.simulation.families import families
 from sbical.simulation.families.base import ConditionRef
-from sbical.simulation.simulator import Simulator, load_simulator
+from sbical.simulation.simulator import Simulator
+from sbical.simulation.simulator_toml import load_simulator
 
 MakeSimulator = Callable[[str, str], Simulator]
 
