@@ -15,7 +15,7 @@ def options(doc: str | None, *, data: bool = False) -> argparse.ArgumentParser:
     """``--json``, ``--quick`` and, for real recordings, ``--data``."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
-    parser.add_argument("--quick", action="store_true", help="the same path in under a minute; its figures mean little")
+    parser.add_argument("--quick", action="store_true", help="the same path at a small budget; its figures mean little")
     if data:
         folder = Path(__file__).resolve().parents[1].parent / "shared" / "data"
         parser.add_argument("--data", type=Path, default=folder, help="folder of the real recordings (default: ../shared/data)")

@@ -35,7 +35,7 @@ class Rig:
     simulations: int
 
 
-#: Networks of --quick.
+#: Training of --quick, on one recording of each rig.
 QUICK = Training(members=1, steps=200)
 
 RIGS = {

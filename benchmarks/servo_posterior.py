@@ -3,7 +3,7 @@
 For each truth drawn from the prior: one simulated recording of 2 s at 500 Hz, calibrated by the local route; the draws are compared to
 those of benchmarks/reference.py (same model, exact simulation of initial errors) by sbibm's classifier. References take minutes each and
 are kept, with what they depend on, in benchmarks/references; one that no longer fits is made again. --quick makes one
-that is far too short to have converged where none fits: its C2ST then means nothing.
+that is far too short to have converged where none fits, and does not keep it: its C2ST then means nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which combinations of parameters are determined although none of their members is?
+"""Combinations of parameters (products, ratios, sums) that the data determine although no single member is determined.
 
 Recordings often know a product (mass times lever arm) or a ratio (stiffness over damping) and neither factor: ranges read
 off one at a time then look far too wide, and drawn independently they break what was learned.

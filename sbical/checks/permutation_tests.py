@@ -1,4 +1,4 @@
-"""Tests of calibration that swap the truth with a draw.
+"""Permutation tests of calibration: under a calibrated posterior the truth is exchangeable with the posterior's draws.
 
 If a posterior is exact, the truth of a simulation and the posterior's draws for it are exchangeable: any one of them could have
 been the truth. Swapping it with a random one, in every simulation, therefore gives exact p-values for any statistic, whatever

@@ -1,4 +1,4 @@
-"""What residuals of replays look like: how large, over how long correlated, how peaked, and what they go with.
+"""Statistics of replay residuals: size, autocorrelation, kurtosis, and dependence on command, speed and direction.
 
 A residual is a recording less the mean noise-free replay of posterior draws. Simulated recordings (the noisy replays) have residuals
 of the same kind, so that every statistic has its null distribution beside it. Both are freed of the directions in which the posterior

@@ -1,4 +1,4 @@
-"""Are what the calibrated simulator leaves unexplained and what its noise model would leave the same kind of thing?
+"""Are replay residuals like those that the noise model makes: in size, autocorrelation, and what they depend on?
 
 A posterior predictive check of residuals, on the windows that were learned from and on the held-out ones together.
 """

@@ -1,4 +1,4 @@
-"""Is the robot's observation one that the simulator could have produced, and if not, in which of two ways?
+"""Does the robot's summary look like a simulation's: its distance within the summary space, and its residual outside of it?
 
 Inside the summary space (Hotelling's T²): a motion of the kind that is simulated, but farther than any. Outside of it (Q, the
 squared prediction error): a motion that no combination of simulated ones makes.

@@ -1,4 +1,4 @@
-"""Results as tables and lines."""
+"""Prints a calibration on the terminal: parameter table, replay errors, verdict, notes, output files."""
 
 from __future__ import annotations
 

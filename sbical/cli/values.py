@@ -1,4 +1,4 @@
-"""What ``--set`` and ``--map`` say, and which recordings are meant."""
+"""Parses --set and --map, and finds the recordings that names, paths and globs stand for."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What every part uses: units, progress, the catalog, statistics."""
+"""What every part uses: units, progress, the catalog, statistics of draws."""

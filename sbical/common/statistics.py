@@ -1,4 +1,4 @@
-"""Figures of draws that several parts read: central intervals, prior scores, contraction, principal directions."""
+"""Statistics of parameter draws: central intervals, prior scores, contraction, principal directions."""
 
 from __future__ import annotations
 

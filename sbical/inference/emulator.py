@@ -1,4 +1,4 @@
-"""The log posterior around a mode as a Gaussian process, learned from draws that were weighted already.
+"""Gaussian-process emulator of the log posterior around a mode, trained on draws whose likelihood was already computed.
 
 The likelihood is deterministic and smooth, and a few thousand evaluations tell it to a tenth of a nat: enough to turn down, before they
 are simulated, most draws that would carry little weight. The weights of those that remain stay exact.

@@ -54,7 +54,7 @@ class RejectionControl:
 @dataclass(frozen=True, eq=False)
 class ProposalComponent:
     """A mode with what was simulated there, its trained estimator, the recordings' summary x_o (k,), its share of draws, and what
-    errors of the ``starts`` do there, see ``expansion.sensitivity``.
+    errors of the ``starts`` do there, see ``laplace.expansion.sensitivity``.
 
     Once weights have been seen: a ``mixture`` in the mode's whitened coordinates, and ``moments`` there, mean (d,) and covariance (d, d);
     with ``rejection``, draws that the emulated posterior holds for unlikely are turned down.

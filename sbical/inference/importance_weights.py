@@ -1,4 +1,4 @@
-"""Importance weights: how good they are, what evidence they give, and equally weighted draws made of them."""
+"""Importance weights: efficiency, Pareto k-hat, evidence, and resampling to equally weighted draws."""
 
 from __future__ import annotations
 

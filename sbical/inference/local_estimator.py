@@ -1,4 +1,4 @@
-"""The estimators of a local calibration: one around each mode, with its summary of the recordings and its share."""
+"""Mixture of the mode estimators of one local calibration, each with its own summary; its file format."""
 
 from __future__ import annotations
 
@@ -49,7 +49,8 @@ class LocalEstimator:
             arrays = {f.name: torch.tensor(getattr(p.summary, f.name)) for f in fields(LinearSummary) if f.name != "labels"}
             parts.append(
                 {
-                    "share": p.share, "x_o": torch.tensor(p.x_o), "chart": coordinates, "summary": arrays, "labels": list(p.summary.labels),
+                    "share": p.share, "x_o": torch.tensor(p.x_o), "chart": coordinates,  # as files have always called them
+                    "summary": arrays, "labels": list(p.summary.labels),
                     "estimator": p.estimator.estimator.state(),
                 }
             )  # fmt: skip

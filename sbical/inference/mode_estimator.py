@@ -1,4 +1,4 @@
-"""A posterior estimator around one mode: an ensemble trained on what a linear regression of the parameters on the summaries leaves over.
+"""Posterior estimator around one mode: an ensemble trained on the residuals of a linear regression of parameters on summaries.
 
 Coordinates are distances from the mode (or its ridge) along the posterior's principal axes, in its standard deviations, less a linear
 regression on the summaries. What is left to the network is how the posterior differs from a Gaussian that moves with the estimate.

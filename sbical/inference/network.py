@@ -1,4 +1,4 @@
-"""One member's network: every parameter a mixture of normals, given the summaries and the parameters before it.
+"""Network of one ensemble member: an autoregressive mixture of normals, conditioned on the summaries.
 
 The summaries pass through one network that all parameters share; then each parameter has a small network of its own (all of
 them one batched product), which also sees the parameters before it. Units of a masked autoregressive network would be divided

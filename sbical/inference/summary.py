@@ -1,4 +1,4 @@
-"""Trajectories to a short vector: principal components of the motion, and how much lies outside them.
+"""Summary vector of a trajectory: principal components of the motion, and the residual energy outside of them.
 
 The components carry what the parameters do to the motion; the residual energies carry what is random (noise, a
 disturbance), early and late in a window. Each row is projected on its own (one matrix-vector product), because a matrix

@@ -1,4 +1,4 @@
-"""How one member of an ensemble is built and trained; its network is in ``sbical.inference.network``."""
+"""Building and training one ensemble member; its network is in ``sbical.inference.network``."""
 
 from __future__ import annotations
 

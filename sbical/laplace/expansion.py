@@ -1,4 +1,4 @@
-"""The posterior around one mode, to first order: the box to simulate in, the summary to use there, the effect of initial errors.
+"""Laplace approximation at a mode: the box to simulate in, the linear summary used there, sensitivity to initial errors.
 
 ``Problem`` holds what all modes share. An ``Expansion`` is made at a point, by derivatives alone; nothing here draws conclusions.
 """
@@ -76,7 +76,7 @@ def _total(std: np.ndarray, step: np.ndarray) -> np.ndarray:
 
 
 @dataclass(frozen=True, eq=False)
-class Trace:
+class RidgeTrace:
     """Along the knots (m,) of the ridge of an ``axis``: initial errors (m, windows, k), derivatives by them (m, D, q), and the posterior's
     ``density`` (m,) along the axis (log, up to a constant).
     """
@@ -112,7 +112,7 @@ class Expansion:
     normal: NormalEquations
     box: Box
     summary: LinearSummary
-    traces: tuple[Trace, ...] = ()
+    traces: tuple[RidgeTrace, ...] = ()
 
     def propose(self, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
         """Parameters (n, d) and initial errors (n, windows, k), both from the prior cut down to ``RADIUS`` around the point.

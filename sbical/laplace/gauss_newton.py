@@ -1,4 +1,4 @@
-"""Where the simulator fits a recording best, and how the trajectories bend there: batched Gauss-Newton, several starts at once.
+"""Gauss-Newton fits of the simulator to a recording, several starts at once, with the derivatives at the optimum.
 
 Unknowns are the parameters that move the trajectories, in the prior's unconstrained coordinates, and the errors of every
 window's initial state, in their own standard deviations: both have a normal prior, which keeps undetermined directions where

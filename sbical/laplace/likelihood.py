@@ -1,4 +1,4 @@
-"""How clean trajectories become measurements, and how likely that makes what was measured.
+"""Measurement noise: samples it, and gives the log likelihood of recorded samples given noise-free trajectories.
 
 A channel whose reading is clean signal + white Gaussian noise, then rounded, has an explicit likelihood. Anything else that
 is random (a disturbance torque, jitter) has none: then only simulations can say how likely a measurement is.

@@ -1,4 +1,4 @@
-"""The summary around a mode, one number per unknown: the Gauss-Newton estimate of the parameters, and the energy it leaves unexplained.
+"""Linear summary around a mode: Gauss-Newton parameter estimate, principal components of the residual, residual energy.
 
 Around a mode the trajectories are nearly linear in the parameters, so the Gauss-Newton estimate (J^T W J + P)^-1 J^T W (x - f) loses
 little (Alsing and Wandelt 2018, arXiv:1712.00012: it is the score). Where they bend, the principal components of what is left over

@@ -1,4 +1,4 @@
-"""Finding the modes of a posterior: prior draws that come near the recording, fitted by Gauss-Newton, those that matter kept."""
+"""Finds the posterior modes by Gauss-Newton from the prior draws nearest to the recording; negligible modes are dropped."""
 
 from __future__ import annotations
 

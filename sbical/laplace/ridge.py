@@ -1,4 +1,4 @@
-"""A bent ridge of the posterior, and the map that straightens it.
+"""Coordinates that straighten a curved ridge of the posterior.
 
 Along one axis the data hardly tell where the parameters are, and the place of all others depends on it: a chain of conditional Gaussians
 (the profile of a nested Laplace approximation: Rue, Martino and Chopin 2009, doi:10.1111/j.1467-9868.2008.00700.x).

@@ -1,4 +1,4 @@
-"""Following the bent ridges of a posterior from its mode: how far they lead, where they bend, how wide they are.
+"""Traces curved ridges of the posterior from a mode: their length, bends and width.
 
 Gauss-Newton sees a posterior as an ellipsoid. Where one direction is hardly determined and the others hang on it, the posterior is thinner
 than that direction is straight, and an ellipsoid, of whatever size, misses its ends.
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import softmax
 
-from sbical.laplace.expansion import Expansion, Problem, Trace
+from sbical.laplace.expansion import Expansion, Problem, RidgeTrace
 from sbical.laplace.gauss_newton import Clean, Fit, NormalEquations, Target, fit, neg_log_posterior
 from sbical.laplace.ridge import Ridge
 
@@ -147,7 +147,7 @@ class _RidgePoint:
         low[axis], high[axis] = ends[0] if ends[0] > -EDGE else -np.inf, ends[1] if ends[1] < EDGE else np.inf
         p = len(self.problem.target.motion)
         density = np.linalg.slogdet(ridge.root)[1] - [f.neg_log_posterior for f in points]
-        trace = Trace(axis, ridge.knots, np.stack([f.errors for f in points]), np.stack([f.by_error[p:] for f in points]), density)
+        trace = RidgeTrace(axis, ridge.knots, np.stack([f.errors for f in points]), np.stack([f.by_error[p:] for f in points]), density)
         return replace(self.at, box=replace(box, low=low, high=high, ridges=(*box.ridges, ridge)), traces=(*self.at.traces, trace))
 
 

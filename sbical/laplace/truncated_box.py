@@ -1,4 +1,4 @@
-"""Where to simulate: the prior, cut down to boxes around the modes of the posterior.
+"""The prior truncated to rotated boxes around the posterior modes: sampling and log density.
 
 The prior is standard normal in its unconstrained coordinates (see ``sbical.priors.prior``), in any rotation. Along the principal axes of a
 mode's covariance it is therefore a product of truncated normals: sampled exactly, with a density that is known. A direction that the
@@ -107,7 +107,7 @@ class Box:
 
 
 @dataclass(frozen=True, eq=False)
-class Region:
+class BoxMixture:
     """A mixture of boxes with ``weights`` (b,)."""
 
     boxes: tuple[Box, ...]

@@ -1,4 +1,4 @@
-"""The sites of a prior's Pyro model: what they are, and how each maps to the real line.
+"""The sample sites of a prior's Pyro model: their supports, and the map of each to the real line.
 
 The model runs once for all rows inside a Pyro plate, with every site's value given by a resolver: this samples,
 conditions and transforms alike, and sites that depend on earlier ones see the values that those were given.

@@ -1,1 +1,1 @@
-"""From log files to the plan of what is replayed: recordings, windows, commands, initial states."""
+"""From log files to the experiment that is replayed: recordings, windows, commands, initial states."""

@@ -1,4 +1,4 @@
-"""The plan of what is replayed: windows of recordings with their commands, conditions, initial states and sample times."""
+"""The experiment: windows of recordings to replay, with commands, conditions, initial states and sample times."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from sbical.recordings.initial_state import InitialState, JointSensor, estimate,
 from sbical.recordings.segments import segments
 
 if TYPE_CHECKING:
-    from sbical.recordings.recording import Columns, Recording
+    from sbical.recordings.column_map import Columns
+    from sbical.recordings.recording import Recording
 
 #: Faster logs are thinned to about this rate [Hz]: a joint's motion holds no more, and summaries cost in proportion.
 HIGHEST_RATE = 250.0

@@ -1,4 +1,4 @@
-"""Signals known between their samples: held (zero-order) or interpolated."""
+"""A sampled signal evaluated between its samples: zero-order hold or linear interpolation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Another robot that ran the same protocol: its measurements, on the windows and sample times of a calibration."""
+"""The experiment of another robot that ran the same protocol, on the windows and sample times of a calibration."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from sbical.recordings.experiment import Experiment, Window, measure_window
 from sbical.recordings.segments import segments
 
 if TYPE_CHECKING:
-    from sbical.recordings.recording import Columns, Recording
+    from sbical.recordings.column_map import Columns
+    from sbical.recordings.recording import Recording
 
 #: Commands count as the same when they differ by less than this share of their range (root mean square).
 TOLERANCE = 0.02

@@ -1,4 +1,4 @@
-"""Row cleaning: which rows of a log can be used, and what is said about the others. Rows count from 1, without the header."""
+"""Which rows of a log are usable, and the notes on those left out; rows count from 1, without the header."""
 
 from __future__ import annotations
 

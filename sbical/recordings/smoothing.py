@@ -1,4 +1,4 @@
-"""Position and velocity at one instant from noisy samples around it, with a covariance that can be trusted.
+"""Position and velocity at one instant from noisy samples, by a smoothing spline, with their covariance.
 
 A smoothing spline with random jerk, as a mixed model with truncated powers (Ruppert, Wand and Carroll 2003, ch. 4): the jerk's
 variance is averaged over by its restricted likelihood, so that motions that bend fast come out less certain. Own code, because

@@ -1,4 +1,4 @@
-"""What a policy trains on: the correlated table of posterior draws, the ranges read off it, and where they are written."""
+"""Domain randomization: correlated posterior draws, their central ranges, and the MuJoCo fields they are written to."""
 
 from __future__ import annotations
 

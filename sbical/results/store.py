@@ -1,4 +1,4 @@
-"""Plain arrays on disk: experiments, summaries, simulations and replays as NPZ, never pickled."""
+"""NPZ files of a run, never pickled: experiment, summary, simulations, replays."""
 
 from __future__ import annotations
 

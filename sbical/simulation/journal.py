@@ -1,4 +1,4 @@
-"""Simulations of a run that is not finished, kept on disk as they arrive, so that a killed run simulates nothing twice.
+"""On-disk store (Zarr) of an unfinished run's simulations, so that a resumed run does not simulate them again.
 
 A Zarr group: its attributes say which run it belongs to, and each batch of simulations is a group of its own, named after
 everything that its results depend on. A resumed run does the same again from its beginning and asks for the same batches; what is

@@ -1,4 +1,4 @@
-"""What every route simulates with: one place that hands out seeds, counts what was spent, and knows what a simulation costs."""
+"""Runs the simulations of one calibration: hands out seeds, keeps time, counts simulations and failures."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Runner:
             self.spent[stage] = self.spent.get(stage, 0.0) + time.perf_counter() - began
 
 
-def enough(simulated: SimulationSet) -> SimulationSet:
+def check_failures(simulated: SimulationSet) -> SimulationSet:
     """The same set. Raises SimulationError if most failed: learning from the survivors would be learning about survivors."""
     share = float(simulated.ok.mean())
     if share < 0.5:

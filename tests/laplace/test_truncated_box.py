@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from sbical.laplace.truncated_box import Box, Region
+from sbical.laplace.truncated_box import Box, BoxMixture
 
 #: its stubs do not know frozen distributions
 stats: Any = scipy.stats
@@ -113,7 +113,7 @@ def test_factor_is_a_root_of_the_covariance() -> None:
 
 
 def test_a_mixture_of_boxes() -> None:
-    region = Region((BOXES["narrow"], BOXES["wide"]), np.array([0.3, 0.7]))
+    region = BoxMixture((BOXES["narrow"], BOXES["wide"]), np.array([0.3, 0.7]))
     assert list(region.counts(1000)) == [300, 700]
     assert sum(region.counts(7)) == 7
     u = BOXES["wide"].sample(50, np.random.default_rng(6))

@@ -17,7 +17,7 @@ from sbical.inference.training import Training
 from sbical.laplace.linear_summary import LinearSummary
 from sbical.recordings.experiment import Experiment
 from sbical.simulation.fanout import SimulationSet
-from sbical.simulation.runner import Runner, enough
+from sbical.simulation.runner import Runner, check_failures
 
 #: Draws of the posterior, the table that is exported; replays use the first ``REPLAYED`` of them.
 DRAWS, REPLAYED = 2000, 200
@@ -77,13 +77,13 @@ def summarised(runner: Runner, stage: str, theta: np.ndarray, experiment: Experi
     Raises SimulationError if most simulations fail.
     """
     some = min(PILOT, max(len(theta) // 3, 100))
-    pilot = enough(runner.simulate(f"{stage} (pilot)", theta[:some], experiment))
+    pilot = check_failures(runner.simulate(f"{stage} (pilot)", theta[:some], experiment))
     if pilot.trajectories is None:
         raise SimulationError("the pilot simulations returned no trajectories")
     summary = fit_summary(pilot.trajectories, experiment)
     x = summary(pilot.trajectories)
     own = replace(pilot, x=x, copies=np.repeat(x[:, None], COPIES, 1), trajectories=None)
-    rest = enough(runner.simulate(stage, theta[some:], experiment, summary=summary, copies=COPIES))
+    rest = check_failures(runner.simulate(stage, theta[some:], experiment, summary=summary, copies=COPIES))
     return summary, joined(own, rest)
 
 

@@ -1,4 +1,4 @@
-"""The local route: the posterior of *these* recordings, by simulating where it lies.
+"""The local route: posterior of these recordings by Gauss-Newton, a small network per mode, and importance weights.
 
 Prior draws near the recordings start Gauss-Newton; around every mode that matters the prior is cut down to a box in which the motion is
 nearly linear, bent along the posterior's ridge if it has one; a small network learns the posterior there from linear summaries; its draws
@@ -27,7 +27,7 @@ from sbical.laplace.modes import find_modes
 from sbical.priors.prior import Prior
 from sbical.recordings.experiment import Experiment
 from sbical.simulation.rollout import flatten
-from sbical.simulation.runner import Runner, enough
+from sbical.simulation.runner import Runner, check_failures
 
 #: The samples that a window's initial state was read from are part of its likelihood too. Knowing it so many times less well
 #: beforehand counts them (nearly) once.
@@ -159,7 +159,7 @@ def _train(
         mode = _bent(runner, prior, problem, flat, rng)
         u, errors = mode.propose(max(round(share * n), 400), rng)
         theta = prior.to_constrained(u)
-        simulated = enough(runner.simulate("train", theta, problem.experiment, summary=mode.summary, errors=errors))
+        simulated = check_failures(runner.simulate("train", theta, problem.experiment, summary=mode.summary, errors=errors))
         if simulated.x is None:
             raise SimulationError("the simulations around a mode were not summarised")
         ok = simulated.ok

@@ -1,4 +1,4 @@
-"""The local route without a likelihood: the prior is cut down to where the recordings can come from, and learned again there.
+"""The truncated route, without a likelihood: the prior is cut to a box around a first posterior, and learned again there.
 
 Truncated sequential neural posterior estimation (Deistler, Goncalves and Macke 2022, arXiv:2210.04815): simulations of the prior cut
 down to a region need no correction as long as the region holds the whole posterior; within it, summaries and network are sharper.
@@ -35,7 +35,7 @@ def learn(runner: Runner, plan: Plan, training: Training, start_draws: np.ndarra
     """
     prior, experiment = plan.prior, plan.experiment
     start_draws, spent = (start_draws, 0) if start_draws is not None else _first(runner, plan, training)
-    box = region(start_draws, *prior.moments_unconstrained())
+    box = bounding_box(start_draws, *prior.moments_unconstrained())
     rng = np.random.default_rng([plan.seed, 1])
     u = truncated_prior(prior, box, plan.total - spent, rng)
     summary, simulated = summarised(runner, "simulate the region", prior.to_constrained(u), experiment)
@@ -68,7 +68,7 @@ def _first(runner: Runner, plan: Plan, training: Training) -> tuple[np.ndarray, 
     return first.condition(summary.observed(plan.experiment)).sample(HELD, seed=plan.seed + 1), len(theta)
 
 
-def region(draws: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> Box:
+def bounding_box(draws: np.ndarray, centre: np.ndarray, spread: np.ndarray) -> Box:
     """The box along the principal axes of draws (n, d) that holds all of them, and a margin."""
     scored = (draws - centre) / spread
     values, axes = np.linalg.eigh(np.cov(scored.T).reshape(draws.shape[1], -1))

@@ -1,4 +1,4 @@
-"""How the report draws: one style, nothing left behind in matplotlib, and SVG fit to stand inside HTML."""
+"""Matplotlib style and SVG output of the report's figures."""
 
 from __future__ import annotations
 

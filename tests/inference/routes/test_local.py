@@ -21,6 +21,7 @@ from sbical.inference.local_estimator import LocalEstimator
 from sbical.inference.routes.local import DIFFUSE
 from sbical.inference.training import Training
 from sbical.laplace.linear_summary import LinearSummary
+from sbical.priors.prior import Prior
 from sbical.recordings.experiment import Experiment
 from sbical.recordings.held_signal import HeldSignal
 from sbical.recordings.recording import Recording
@@ -59,7 +60,7 @@ TRUTH = {"viscous": 0.012, "grain": 0.002, "hum": 0.05, "limit": 3.0}
 @dataclass(frozen=True)
 class Robot:
     simulator: Simulator
-    prior: sbical.Prior
+    prior: Prior
     recording: Recording
 
     def calibrate(self, client: Client, simulations: int = 3000, **options: Any) -> sbical.Calibration:

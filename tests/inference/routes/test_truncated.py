@@ -13,11 +13,11 @@ import scipy.stats
 
 from sbical.errors import SimulationError
 from sbical.inference.routes.base import FreshPosteriors, features, joined, subset
-from sbical.inference.routes.truncated import inside, region, truncated_prior
+from sbical.inference.routes.truncated import bounding_box, inside, truncated_prior
 from sbical.laplace.truncated_box import Box
 from sbical.priors.prior import Prior, load_prior
 from sbical.simulation.fanout import SimulationSet
-from sbical.simulation.runner import enough
+from sbical.simulation.runner import check_failures
 
 stats: Any = scipy.stats
 
@@ -37,7 +37,7 @@ def test_a_region_holds_all_draws_and_a_margin(d: int) -> None:
     rng = np.random.default_rng(0)
     held = rng.normal(size=(4000, d)) @ (0.1 * rng.normal(size=(d, d))) + 0.5
     centre, spread = np.full(d, 0.2), np.full(d, 2.0)
-    box = region(held, centre, spread)
+    box = bounding_box(held, centre, spread)
     assert np.isfinite(box.log_prob(held)).all()
     whitened = box.whitened(held)
     np.testing.assert_allclose(whitened.mean(0), 0.0, atol=1e-9)
@@ -133,9 +133,9 @@ def test_sets_are_joined_and_cut() -> None:
 
 def test_survivors_are_not_learned_from() -> None:
     half = simulated(10, failed=5)
-    assert enough(half) is half
+    assert check_failures(half) is half
     with pytest.raises(SimulationError, match="60% of the simulations failed"):
-        enough(simulated(10, failed=6))
+        check_failures(simulated(10, failed=6))
 
 
 def test_no_ranks_have_the_right_shapes() -> None:
