@@ -6,10 +6,10 @@ that the model lacks (or nothing), logging two motions of 2 s at 500 Hz. The fir
 A robot is *flagged* if any of the checks that hold the robot against the model warns or fails: support, residuals, replay_error,
 predictive_coverage. The same rule counts detections and false alarms. Not counted: prior_edges, contraction and identified (they say
 what was learned, and warn by design of a truth near a bound of its prior or of a parameter that the motion does not excite), correction
-(it says whether the budget sufficed, here a third of the default, with --quick a ninth) and simulation_failures; ``any check`` in the table counts all.
-A calibration that ends with an error that names what to look
-at counts as flagged, and is reported apart. ``misfit`` is the RMS that the misfit moves the readings by, over the encoder noise: where it
-is far below one, the log hardly holds what is asked for. ``lost`` counts calibrations that failed ``correction``: what they found is not
+(it says whether the budget sufficed, here a third of the default, with --quick a ninth) and simulation_failures; ``any check`` in the
+table counts all. A calibration that ends with an error that names what to look at counts as flagged, and is reported apart.
+``misfit`` is the RMS that the misfit moves the readings by, over the encoder noise: where it is far below one, the log hardly holds
+what is asked for. ``lost`` counts calibrations that failed ``correction``: what they found is not
 the model's posterior, so that their replays are wrong whatever the robot; ``false_alarm_rate_found`` leaves them out.
 
     python benchmarks/misspecification.py --json
