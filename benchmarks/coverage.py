@@ -6,7 +6,7 @@ one). Every robot is drawn from the prior and simulated by the model itself, noi
 started at rest give or take ``experiment.START_SPREAD``.
 
 - amortized: one calibration per rig, on a robot with the prior's median; then ``Calibration.infer`` for every robot. Robots start as that
-  calibration's simulations do, ``experiment.spread()``, so that truth and model agree exactly.
+  calibration's simulations do, ``Experiment.spread()``, so that truth and model agree exactly.
 - local: one calibration per robot. The route takes starts from the recording itself and as good as unknown beforehand (``local.DIFFUSE``
   times the fit's spread; the truncated route: the fit's spread), so no prior of starts exists that robots could be drawn from: they start
   at rest give or take ``START_SPREAD``, and what that difference does is part of what is measured.
@@ -46,7 +46,7 @@ from sbical.inference.local_estimator import LocalEstimator
 from sbical.inference.summary import Summary
 from sbical.priors.prior import Prior
 from sbical.recordings.experiment import START_SPREAD, Experiment, build
-from sbical.recordings.protocol import same_protocol
+from sbical.recordings.protocol import experiment_on_protocol
 from sbical.recordings.recording import Recording
 from sbical.results.calibration import Calibration, load_calibration
 from sbical.simulation.cluster import cluster
@@ -139,7 +139,7 @@ def inferred(rig: Rig, calibration: Calibration, seed: int) -> dict[str, Any]:
     timer = Timer()
     theta, runs = rig.robot(calibration.experiment.spread(), seed)
     inference = calibration.infer(runs, draws=DRAWS, seed=seed)
-    experiment = same_protocol(calibration.experiment, runs, rig.simulator.columns)
+    experiment = experiment_on_protocol(calibration.experiment, runs, rig.simulator.columns)
     return row(calibration, theta, inference.posterior.draws, experiment) | {"seed": seed, "seconds": timer.seconds}
 
 
@@ -175,7 +175,7 @@ def evidence(names: tuple[str, ...], rows: list[dict[str, Any]]) -> Evidence:
     none, flat = np.empty((0, len(names))), np.empty(0)
     return Evidence(
         names=names, units=("",) * len(names), prior_u=none, posterior_u=none, prior=none, posterior=none, prior_interval=(flat, flat),
-        x_o=flat, outside=flat, x_fresh=none, theta_u_fresh=u[:, 0], fresh_draws_u=u[:, 1:], fresh_log_q=log_q[:, 0],
+        x_o=flat, residual_features=flat, x_fresh=none, theta_u_fresh=u[:, 0], fresh_draws_u=u[:, 1:], fresh_log_q=log_q[:, 0],
         fresh_draws_log_q=log_q[:, 1:], x_train=none, importance=None, holdout=None, holdout_before=None, holdout_after=None,
         fitted=None, unseen=None, failed_fraction=0.0,
     )  # fmt: skip

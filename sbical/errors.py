@@ -22,6 +22,10 @@ class SbicalError(Exception):
     """Base of all errors that name a culprit, the valid options and the fix."""
 
 
+class SbicalWarning(UserWarning):
+    """Something unusual that is nevertheless what was asked for."""
+
+
 class CatalogError(SbicalError):
     """A simulator or prior that is neither in the catalog nor a path."""
 

@@ -21,12 +21,12 @@ from sbical.laplace.likelihood import NoiseModel
 from sbical.priors.prior import Prior
 from sbical.recordings.experiment import Experiment
 from sbical.recordings.recording import Recording
-from sbical.results.calibration import Calibration, Replays, load_calibration
+from sbical.results.calibration import Calibration, load_calibration
 from sbical.results.posterior import Posterior
 from sbical.results.provenance import identity, provenance
 from sbical.simulation.cluster import check_workers, cluster
 from sbical.simulation.journal import Journal
-from sbical.simulation.replay import Replay, Reproduction, replay, reproduction
+from sbical.simulation.replay import Replay, Replays, Reproduction, replay, reproduction
 from sbical.simulation.runner import Runner
 from sbical.simulation.simulator import Simulator
 
@@ -223,7 +223,8 @@ def _evidence(
     prior, fresh, trained, judged = intended.prior, learned.fresh, learned.trained_on, learned.fresh_posteriors
     return Evidence(
         names=prior.names, units=prior.units, prior=prior_draws, prior_u=prior.to_unconstrained(prior_draws), posterior=draws,
-        posterior_u=learned.posterior_u, prior_interval=prior.interval(0.9), x_o=learned.x_o, outside=learned.summary.outside,
+        posterior_u=learned.posterior_u, prior_interval=prior.interval(0.9), x_o=learned.x_o,
+        residual_features=learned.summary.residual_features,
         x_train=features(trained)[trained.ok], x_fresh=features(fresh)[fresh.ok], theta_u_fresh=judged.theta_u,
         fresh_draws_u=judged.draws_u, fresh_log_q=judged.log_q, fresh_draws_log_q=judged.draws_log_q,
         importance=learned.importance, holdout=replays.holdout, holdout_before=replays.before, holdout_after=replays.after,

@@ -563,7 +563,7 @@ def test_disk_that_refuses_the_results(
 
 
 @pytest.mark.parametrize(
-    "writer", ["sbical.results.store.save_summary", "sbical.results.calibration._json", "sbical.results.calibration.write_report"]
+    "writer", ["sbical.results.npz_files.save_summary", "sbical.results.calibration._json", "sbical.results.calibration.write_report"]
 )
 @pytest.mark.parametrize("into", ["out", "run --overwrite"])
 def test_disk_that_fills_up_halfway(

@@ -62,9 +62,10 @@ def test_interrupt_leaves_nothing(moment: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_in_the_background_of_a_script_only_sigterm_ends_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("moment", ["simulate", "starting workers"])
+def test_in_the_background_of_a_script_only_sigterm_ends_it(moment: str, tmp_path: Path) -> None:
     with calibrating(tmp_path, signal.SIG_IGN) as run:
-        wait_for("simulate", run)
+        wait_for(moment, run)
         os.killpg(run.pid, signal.SIGINT)
         with pytest.raises(subprocess.TimeoutExpired):
             run.wait(timeout=1)

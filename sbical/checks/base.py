@@ -73,7 +73,7 @@ class Evidence:
     posterior: np.ndarray  # (n, d)
     prior_interval: tuple[np.ndarray, np.ndarray]  # (d,), (d,): 90 %
     x_o: np.ndarray  # (k,)
-    outside: np.ndarray  # (k,) bool
+    residual_features: np.ndarray  # (k,) bool
     x_fresh: np.ndarray  # (m, k)
     theta_u_fresh: np.ndarray  # (m, d)
     fresh_draws_u: np.ndarray  # (m, L, d)

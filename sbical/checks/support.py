@@ -63,7 +63,10 @@ def check(evidence: Evidence) -> Finding:
     status: Status = "pass"
     figures, remedies, values = [], [], {}
     least = max(EACH, 1 / (1 + len(evidence.x_fresh)))
-    for label, features in (("inside", np.flatnonzero(~evidence.outside)), ("outside", np.flatnonzero(evidence.outside))):
+    for label, features in (
+        ("inside", np.flatnonzero(~evidence.residual_features)),
+        ("outside", np.flatnonzero(evidence.residual_features)),
+    ):
         if not len(features):
             continue
         part = _part(evidence, features)

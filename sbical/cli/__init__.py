@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.conf import subcommand
 
-from sbical.cli.catalog import List, Show
+from sbical.cli.browse import List, Show
 from sbical.cli.run import Calibrate, Infer, Plan
 from sbical.cli.saved import Compare, Export, Report, Status
 from sbical.errors import SbicalError

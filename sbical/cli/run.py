@@ -125,7 +125,7 @@ class Calibrate(Inputs):
         run_folder.check(folder, overwrite=self.overwrite)
         store, replaced = self._store(folder)
         simulator, prior, recordings, holdout = self.load()
-        from sbical.cli import show
+        from sbical.cli import tables
         from sbical.common.progress import RichProgress
         from sbical.pipeline import calibrate
 
@@ -149,7 +149,7 @@ class Calibrate(Inputs):
                 start=self.start or None,
             )
             calibration.save(folder, overwrite=self.overwrite)
-        show.calibration(console, calibration, folder)
+        tables.calibration(console, calibration, folder)
 
     def _store(self, folder: Path) -> tuple[Path, bool]:
         """The folder that keeps the simulations until the run is finished, and whether another run's are there to be replaced."""
@@ -249,7 +249,7 @@ class Infer:
         if target is not None and target.exists():
             raise OutputError(f"{target} exists; give --output another file name, or remove it")
         known, renamed = values.conditions(self.set), values.mapping(self.map)
-        from sbical.cli import show
+        from sbical.cli import tables
         from sbical.recordings.recording import read_recordings
         from sbical.results.calibration import load_calibration
         from sbical.results.exports.base import write_whole
@@ -259,9 +259,9 @@ class Infer:
         inference = calibration.infer(recordings)
         if target is not None:
             write_whole(target, inference.posterior.to_netcdf)
-        show.parameters(console, inference.posterior)
-        show.verdict(console, inference.verdict)
-        show.notes(console, inference.notes)
+        tables.parameters(console, inference.posterior)
+        tables.verdict(console, inference.verdict)
+        tables.notes(console, inference.notes)
         if target is not None:
             console.print(f"posterior: {target}", markup=False)
 

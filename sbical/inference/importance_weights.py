@@ -72,8 +72,8 @@ class ImportanceWeights:
 
     def divergence(self, log_ratio: np.ndarray) -> float:
         """KL(target || q) [nats] estimated from these draws; ``log_ratio`` (n,) is the log of target over q at each."""
-        held = self.weights > 0
-        return float(self.weights[held] @ (log_ratio[held] - self.log_evidence)) if held.any() else float("inf")
+        positive = self.weights > 0
+        return float(self.weights[positive] @ (log_ratio[positive] - self.log_evidence)) if positive.any() else float("inf")
 
     @property
     def figures(self) -> dict[str, float]:

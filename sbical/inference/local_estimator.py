@@ -21,7 +21,7 @@ FORMAT = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class ModePart:
     """A mode: its ``summary``, the recordings' summary ``x_o`` (k,), its estimator, and the share of draws it gives."""
 
     share: float
@@ -34,7 +34,7 @@ class Part:
 class LocalEstimator:
     """A mixture of estimators, each of which knows the recordings through its own summary."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ModePart, ...]
 
     def log_prob(self, u: np.ndarray) -> np.ndarray:
         """(n,) log density of unconstrained parameters u (n, d) given the recordings, before the correction."""
@@ -69,11 +69,11 @@ def load_local_estimator(path: str | Path) -> LocalEstimator:
         raise OutputError(f"{path} is damaged ({type(error).__name__} on rebuilding it); calibrate again") from error
 
 
-def _part(item: dict[str, Any], path: str | Path) -> Part:
+def _part(item: dict[str, Any], path: str | Path) -> ModePart:
     arrays = {name: value.numpy() for name, value in item["summary"].items()}
     summary = LinearSummary(**arrays, labels=tuple(item["labels"]))
     estimator = ModeEstimator(from_state(item["estimator"], path), _coordinates(item["chart"]))
-    return Part(item["share"], summary, item["x_o"].numpy(), estimator)
+    return ModePart(item["share"], summary, item["x_o"].numpy(), estimator)
 
 
 def _coordinates_state(coordinates: RegressionCoordinates) -> dict[str, Any]:

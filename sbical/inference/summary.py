@@ -41,7 +41,7 @@ class Summary:
         return np.ascontiguousarray(self.components.T)
 
     @property
-    def outside(self) -> np.ndarray:
+    def residual_features(self) -> np.ndarray:
         """(k,) bool: features that measure what the components do not hold, log RMS [nats]."""
         return np.array([not label.startswith("component ") for label in self.labels])
 

@@ -109,14 +109,14 @@ def train(
     Raises SimulationError if the loss never is finite.
     """
     n = len(z)
-    held = max(1, round(n * training.holdout))
-    per_epoch = math.ceil((n - held) / training.batch)
+    validated = max(1, round(n * training.holdout))
+    per_epoch = math.ceil((n - validated) / training.batch)
     epochs = max(training.epochs, math.ceil(training.steps / per_epoch))
     with seeded(seed):
         flow, best = build(z.shape[1], features.shape[2], training), math.inf
         averaged, kept = copy.deepcopy(flow).eval(), copy.deepcopy(flow).eval()
         order = torch.randperm(n)
-        validation, rest = order[:held], order[held:]
+        validation, rest = order[:validated], order[validated:]
         window = training.averaging * epochs * per_epoch
         groups = flow.groups(training.decay / (training.learning_rate * epochs * per_epoch))
         optimiser = torch.optim.AdamW(groups, lr=training.learning_rate, fused=True)

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import ndtr, ndtri
 
-from sbical.laplace.gauss_newton import FARTHEST, Clean, Fit, NormalEquations, Target, derivatives, neg_log_posterior, resolved
+from sbical.laplace.gauss_newton import FARTHEST, Clean, Fit, NormalEquations, Target, derivatives, difference_steps, neg_log_posterior
 from sbical.laplace.likelihood import NoiseModel, Sensitivity
 from sbical.laplace.linear_summary import LinearSummary, linear_summary
 from sbical.laplace.truncated_box import Box
@@ -96,8 +96,8 @@ class RidgeTrace:
 
     def shares(self, y: np.ndarray) -> np.ndarray:
         """(n, m): weight of each knot in a linear interpolation at whitened y (n, d); the nearest knot's beyond the ends."""
-        held = np.clip(y[:, self.axis], self.knots[0], self.knots[-1])
-        return np.stack([np.interp(held, self.knots, row) for row in np.eye(len(self.knots))], axis=1)
+        clipped = np.clip(y[:, self.axis], self.knots[0], self.knots[-1])
+        return np.stack([np.interp(clipped, self.knots, row) for row in np.eye(len(self.knots))], axis=1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +159,7 @@ class Expansion:
         return (u - foot)[:, motion], shares
 
 
-def settle(problem: Problem, fit: Fit) -> tuple[np.ndarray, np.ndarray]:
+def fit_noise(problem: Problem, fit: Fit) -> tuple[np.ndarray, np.ndarray]:
     """Parameters (d,) with the noise parameters at their likeliest, and the joint covariance (d, d) that the curvature gives."""
     target, d = problem.target, len(fit.u)
     free = np.setdiff1d(np.arange(d), target.motion)
@@ -218,7 +218,7 @@ def refit(problem: Problem, points: np.ndarray, errors: np.ndarray, near: Sequen
     """Derivatives at points (n, d) with initial errors (n, windows, k) given, each ``near`` a fit: fits that did not move."""
     target = problem.target
     clean = problem.clean(points, errors)
-    steps = np.stack([resolved(target, f.by_u, f.noise) for f in near])
+    steps = np.stack([difference_steps(target, f.by_u, f.noise) for f in near])
     by_u, by_error = derivatives(problem.clean, target, points, errors, steps)
     out = []
     for u, e, f, a, b in zip(points, errors, clean, by_u, by_error, strict=True):

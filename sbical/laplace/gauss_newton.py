@@ -105,40 +105,59 @@ def derivatives(
     return by_u, by_error
 
 
-def resolved(target: Target, by_u: np.ndarray, noise: np.ndarray) -> np.ndarray:
+def difference_steps(target: Target, by_u: np.ndarray, noise: np.ndarray) -> np.ndarray:
     """(p,) steps in u that the next derivatives need, from the last ones by_u (D, p) and the noise (m,) of each channel."""
     spread = target.spread[target.motion]
     known = ((by_u / noise[target.channel, None]) ** 2).sum(0)
     return np.clip((known + spread**-2.0) ** -0.5, SHORTEST * spread, LONGEST_STEP * spread)
 
 
+@dataclass(frozen=True)
+class Stopping:
+    """When starts end: after ``iterations``, or arrived, when the last iteration gained less than ``converged`` nats, or given up.
+
+    Given up, after ``PATIENCE`` iterations, is a start that would, gaining as much in every iteration left as in the last, end
+    ``behind`` nats behind the best one, or behind a fit known before, whose minus log posterior is ``known`` [nats].
+    """
+
+    iterations: int = 30
+    behind: float = np.inf
+    known: float = np.inf
+    converged: float = CONVERGED
+
+
 def fit(
-    clean: Clean, target: Target, starts: np.ndarray, errors: np.ndarray | None = None, *, iterations: int = 30, keep: float = np.inf,
-    known: float = np.inf, roughly: bool = False, converged: float = CONVERGED,
-) -> list[Fit]:  # fmt: skip
+    clean: Clean,
+    target: Target,
+    starts: np.ndarray,
+    errors: np.ndarray | None = None,
+    stopping: Stopping | None = None,
+    *,
+    roughly: bool = False,
+) -> list[Fit]:
     """Fits from several starts (s, d) with initial errors (s, windows, k), by default none, best first.
 
-    After ``PATIENCE`` iterations a start is given up that would, gaining as much in every iteration left as in the last, end ``keep``
-    nats behind the best one, or behind a ``known`` one. ``roughly``: by one-sided differences. A start whose
-    last iteration gained less than ``converged`` nats has arrived.
+    ``roughly``: by one-sided differences.
     """
+    stopping = stopping or Stopping()
     first_errors = np.zeros((len(starts), target.windows, target.widths)) if errors is None else errors
     states = [_State(u, e) for u, e in zip(starts, first_errors, strict=True)]
     first = clean(np.stack([s.u for s in states]), np.stack([s.errors for s in states]))
     for state, f in zip(states, first, strict=True):
         state.place(target, f)
     states = [s for s in states if np.isfinite(s.neg_log_posterior)]
-    for number in range(iterations):
+    for number in range(stopping.iterations):
         active = [s for s in states if not s.done]
         if not active:
             break
-        _iterate(clean, target, active, roughly, converged)
-        best = min([known, *(s.neg_log_posterior for s in states)])
+        _iterate(clean, target, active, roughly, stopping.converged)
+        best = min([stopping.known, *(s.neg_log_posterior for s in states)])
         for s in active:
-            s.done |= number + 1 >= PATIENCE and s.neg_log_posterior - s.gained * (iterations - number - 1) > best + keep
-    best = min((s.neg_log_posterior for s in states), default=np.inf)
-    best = min(best, known)
-    kept = sorted((s for s in states if s.neg_log_posterior <= best + keep), key=lambda s: s.neg_log_posterior)
+            s.done |= (
+                number + 1 >= PATIENCE and s.neg_log_posterior - s.gained * (stopping.iterations - number - 1) > best + stopping.behind
+            )
+    best = min([stopping.known, *(s.neg_log_posterior for s in states)])
+    kept = sorted((s for s in states if s.neg_log_posterior <= best + stopping.behind), key=lambda s: s.neg_log_posterior)
     if not kept:
         return []
     by_u, by_error = _derivatives(clean, target, kept, roughly)
@@ -190,7 +209,7 @@ def _iterate(clean: Clean, target: Target, states: list[_State], roughly: bool, 
         by_u, by_error = _derivatives(clean, target, moved, roughly)
         for s, a, b in zip(moved, by_u, by_error, strict=True):
             slope = np.nan_to_num(a)
-            s.by_u, s.by_error, s.steps = slope, np.nan_to_num(b), resolved(target, slope, s.noise)
+            s.by_u, s.by_error, s.steps = slope, np.nan_to_num(b), difference_steps(target, slope, s.noise)
     trials = [(s, s.damping * t, *_step(target, s, s.damping * t)) for s in states for t in TRIALS]
     values = clean(np.stack([t[2] for t in trials]), np.stack([t[3] for t in trials]))
     for i, s in enumerate(states):

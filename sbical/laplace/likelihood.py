@@ -32,7 +32,7 @@ class NoiseModel:
     experiment: Experiment
 
     @cached_property
-    def obstacle(self) -> str:
+    def why_not_explicit(self) -> str:
         """Why there is no explicit likelihood; empty if there is one."""
         effects = self.simulator.engine.effects
         for e in effects:
@@ -50,7 +50,7 @@ class NoiseModel:
     @property
     def exact(self) -> bool:
         """Whether the likelihood is explicit."""
-        return not self.obstacle
+        return not self.why_not_explicit
 
     @cached_property
     def motion(self) -> np.ndarray:

@@ -43,7 +43,7 @@ class LinearSummary:
     labels: tuple[str, ...]
 
     @property
-    def outside(self) -> np.ndarray:
+    def residual_features(self) -> np.ndarray:
         """(k,) bool: features that measure what the linear estimate and its bends do not explain."""
         return np.array([label.startswith("residual ") for label in self.labels])
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from sbical.laplace.expansion import Expansion, Problem, expand, settle
-from sbical.laplace.gauss_newton import Fit, NormalEquations, fit, neg_log_posterior
+from sbical.laplace.expansion import Expansion, Problem, expand, fit_noise
+from sbical.laplace.gauss_newton import Fit, NormalEquations, Stopping, fit, neg_log_posterior
 from sbical.laplace.ridge_tracing import on_ridge, traced
 
 #: Starts that are followed, and how many of these to the end.
@@ -16,12 +16,12 @@ STARTS, FINALISTS = 8, 4
 #: Noise of every channel, at least, while starts are followed for some iterations each [standard deviations of its motion]. Fitted by what
 #: is left of each channel from the beginning, a channel that is met early outweighs the others, and nothing else moves any more.
 FLOORS, SCOUTING = (0.1, 0.03, 0.01, 0.003, 0.001), 4
-#: Iterations of a fit, how often one is taken up again that did not stop at rest, and what it must have gained for that [nats].
-ITERATIONS, AGAIN, GAINED = 25, 4, 0.1
+#: Fits that are followed to the end; a start that will end this much behind the best [nats] is given up.
+PATIENT = Stopping(iterations=25, behind=30.0)
+#: How often a fit is taken up again that did not stop at rest, and what it must have gained for that [nats].
+AGAIN, GAINED = 4, 0.1
 #: Points of the scan along each parameter, and how far it reaches [prior standard deviations].
 SCANNED, REACH = 25, 2.4
-#: A start that will end this much behind the best [nats] is given up.
-HOPELESS = 30.0
 #: Starts differ by at least this in some parameter [prior standard deviations].
 APART = 0.7
 #: Fits closer than this are one mode [posterior standard deviations, per parameter].
@@ -40,14 +40,12 @@ def find_modes(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray, names: 
         return [], np.empty(0)
     others = _scan(problem, fits[0])
     if len(others):
-        found = fit(
-            problem.clean, problem.target, others, iterations=ITERATIONS, keep=HOPELESS, known=fits[0].neg_log_posterior, roughly=True
-        )
+        found = fit(problem.clean, problem.target, others, None, replace(PATIENT, known=fits[0].neg_log_posterior), roughly=True)
         fits = _distinct(problem, sorted([*fits, *_finished(problem, found)], key=lambda f: f.neg_log_posterior), min)
     evidence = np.array([_log_evidence(problem, f) for f in fits])
     kept = [f for f, e in zip(fits, evidence, strict=True) if e > evidence.max() - NEGLIGIBLE]
     shares = np.exp(evidence[evidence > evidence.max() - NEGLIGIBLE] - evidence.max())
-    settled = [settle(problem, f) for f in kept]
+    settled = [fit_noise(problem, f) for f in kept]
     moved = [Fit(u, f.errors, f.clean, f.noise, f.neg_log_posterior, f.by_u, f.by_error) for f, (u, _) in zip(kept, settled, strict=True)]
     modes: list[Expansion] = []
     own: list[float] = []
@@ -74,11 +72,11 @@ def _followed(problem: Problem, pilot_u: np.ndarray, pilot: np.ndarray) -> list[
     fits: list[Fit] = []
     for floor in FLOORS if len(points) else ():
         at = coarse(floor)
-        fits = _distinct(at, fit(at.clean, at.target, points, errors, iterations=SCOUTING, roughly=True), max)[:FINALISTS]
+        fits = _distinct(at, fit(at.clean, at.target, points, errors, Stopping(SCOUTING), roughly=True), max)[:FINALISTS]
         if not fits:
             return []
         points, errors = np.stack([f.u for f in fits]), np.stack([f.errors for f in fits])
-    return fit(problem.clean, coarse(0.0).target, points, errors, iterations=ITERATIONS, keep=HOPELESS, roughly=True) if fits else []
+    return fit(problem.clean, coarse(0.0).target, points, errors, PATIENT, roughly=True) if fits else []
 
 
 def _finished(problem: Problem, fits: list[Fit]) -> list[Fit]:
@@ -86,7 +84,7 @@ def _finished(problem: Problem, fits: list[Fit]) -> list[Fit]:
     for _ in range(AGAIN if fits else 0):
         before = fits[0].neg_log_posterior
         points, errors = np.stack([f.u for f in fits]), np.stack([f.errors for f in fits])
-        found = fit(problem.clean, problem.target, points, errors, iterations=ITERATIONS, keep=HOPELESS)
+        found = fit(problem.clean, problem.target, points, errors, PATIENT)
         fits = _distinct(problem, found, min)
         if not fits or fits[0].neg_log_posterior > before - GAINED:
             break

@@ -34,10 +34,10 @@ class Ridge:
 
     def at(self, along: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Offsets (n, d) and roots (n, d, d) at positions (n,); beyond the knots the ridge goes straight on."""
-        held = np.clip(along, self.knots[0], self.knots[-1])
+        clipped = np.clip(along, self.knots[0], self.knots[-1])
         # the derivative is asked for only where it is needed: at the two ends
-        slope = np.where((along > held)[:, None], self._offset(self.knots[-1], 1), self._offset(self.knots[0], 1))
-        return self._offset(held) + (along - held)[:, None] * slope, self._root(held)
+        slope = np.where((along > clipped)[:, None], self._offset(self.knots[-1], 1), self._offset(self.knots[0], 1))
+        return self._offset(clipped) + (along - clipped)[:, None] * slope, self._root(clipped)
 
     def straightened(self, z: np.ndarray) -> np.ndarray:
         """(n, d): z less the ridge, in its local standard deviations; the axis keeps its coordinate."""

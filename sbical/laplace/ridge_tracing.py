@@ -12,7 +12,7 @@ import numpy as np
 from scipy.special import softmax
 
 from sbical.laplace.expansion import Expansion, Problem, RidgeTrace
-from sbical.laplace.gauss_newton import Clean, Fit, NormalEquations, Target, fit, neg_log_posterior
+from sbical.laplace.gauss_newton import Clean, Fit, NormalEquations, Stopping, Target, fit, neg_log_posterior
 from sbical.laplace.ridge import Ridge
 
 #: How far the axes are tried [posterior standard deviations], what a bend must add to the parabola there, and what a tail, which also needs
@@ -180,7 +180,7 @@ def _walked(clean: Clean, target: Target, axis: int, start: Fit) -> list[Fit]:
 
 def _fitted(clean: Clean, target: Target, starts: list[np.ndarray], near: list[Fit]) -> list[Fit]:
     errors = np.stack([f.errors for f in near])
-    return fit(clean, target, np.stack(starts), errors, iterations=ITERATIONS, roughly=True, converged=CONVERGED)
+    return fit(clean, target, np.stack(starts), errors, Stopping(ITERATIONS, converged=CONVERGED), roughly=True)
 
 
 def _onwards(past: list[Fit], axis: int, step: float) -> np.ndarray:

@@ -19,17 +19,13 @@ from torch import Tensor
 
 from sbical.common import catalog
 from sbical.common.units import conversion
-from sbical.errors import PriorError
+from sbical.errors import PriorError, SbicalWarning
 from sbical.priors import prior_toml
 from sbical.priors.sites import Model, Site, inspect_sites, walk
 from sbical.simulation.parameters import BOUNDS, Parameter, ParameterSpace
 
 #: Draws behind ``Prior.interval``; a 5 % quantile of 20,000 draws is at 5 +- 0.15 %.
 _INTERVAL_DRAWS = 20_000
-
-
-class SbicalWarning(UserWarning):
-    """Something unusual that is nevertheless what was asked for."""
 
 
 class Prior:

@@ -55,7 +55,7 @@ class Window:
 
 
 @dataclass(frozen=True)
-class Layout:
+class JointLayout:
     """What the experiment must know of the robot's model."""
 
     sensors: Mapping[str, JointSensor]
@@ -70,7 +70,7 @@ class Experiment:
     windows: tuple[Window, ...]
     channels: tuple[str, ...]
     units: tuple[str, ...]
-    layout: Layout
+    layout: JointLayout
     notes: tuple[str, ...] = ()
 
     @property
@@ -114,7 +114,7 @@ class Experiment:
 
 
 def build(
-    recordings: Sequence[Recording], columns: Columns, layout: Layout, *, window: float | None = None, after: float | None = None,
+    recordings: Sequence[Recording], columns: Columns, layout: JointLayout, *, window: float | None = None, after: float | None = None,
     before: float | None = None, rate: float = HIGHEST_RATE,
 ) -> Experiment:  # fmt: skip
     """Experiment that replays every usable stretch of the recordings.
@@ -134,9 +134,9 @@ def build(
         _check_length(recording, columns, window)
         for begin, end in spans:
             for start, stop in _cut(begin, end, window):
-                held = _samples(recording, columns, start, stop)
-                if len(held) < FEWEST:
-                    notes.append(f"{recording.name}: window from {start:.3f} to {stop:.3f} s dropped: only {len(held)} samples")
+                sampled = _samples(recording, columns, start, stop)
+                if len(sampled) < FEWEST:
+                    notes.append(f"{recording.name}: window from {start:.3f} to {stop:.3f} s dropped: only {len(sampled)} samples")
                     continue
                 windows.append(
                     measure_window(recording, columns, layout, start, stop, segment=(begin, end), opens=start == first, rate=rate)
@@ -180,7 +180,7 @@ def _cut(begin: float, end: float, window: float | None) -> list[tuple[float, fl
 
 
 def measure_window(
-    recording: Recording, columns: Columns, layout: Layout, start: float, stop: float, *, segment: tuple[float, float], opens: bool,
+    recording: Recording, columns: Columns, layout: JointLayout, start: float, stop: float, *, segment: tuple[float, float], opens: bool,
     rate: float = HIGHEST_RATE,
 ) -> Window:  # fmt: skip
     """The window from ``start`` to ``stop`` [s]; its initial state is read from samples of ``segment`` only."""

@@ -131,9 +131,9 @@ def _effects(position: np.ndarray, push: np.ndarray) -> np.ndarray:
     acceleration = (position[2:] - 2 * position[1:-1] + position[:-2]) / GRID**2
     velocity, here = (position[2:] - position[:-2]) / (2 * GRID), position[1:-1]
     absolute = np.cumsum(here, axis=1)
-    held = [velocity, np.tanh(velocity / 0.05), np.sin(here), np.sin(absolute), np.cos(absolute), velocity**2]
+    regressors = [velocity, np.tanh(velocity / 0.05), np.sin(here), np.sin(absolute), np.cos(absolute), velocity**2]
     products = velocity[:, :-1] * velocity[:, 1:]
-    design = np.column_stack([push[1:-1], *held, products, np.ones(len(here))])
+    design = np.column_stack([push[1:-1], *regressors, products, np.ones(len(here))])
     inverse = np.linalg.pinv(design.T @ design)
     solution = inverse @ design.T @ acceleration
     residual = acceleration - design @ solution

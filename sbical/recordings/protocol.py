@@ -22,7 +22,7 @@ TOLERANCE = 0.02
 CONDITION_TOLERANCE = 0.05
 
 
-def same_protocol(experiment: Experiment, recordings: Sequence[Recording], columns: Columns) -> Experiment:
+def experiment_on_protocol(experiment: Experiment, recordings: Sequence[Recording], columns: Columns) -> Experiment:
     """The experiment with the measurements and initial states of other recordings of the same protocol.
 
     Each recording of the experiment is matched with the new one that has its conditions and commands; the new measurements

@@ -20,9 +20,9 @@ from sbical.inference.summary import Summary
 from sbical.laplace.linear_summary import LinearSummary
 from sbical.priors.prior import Prior, load_prior
 from sbical.recordings.experiment import Experiment
-from sbical.recordings.protocol import same_protocol
+from sbical.recordings.protocol import experiment_on_protocol
 from sbical.recordings.recording import Recording
-from sbical.results import run_folder, store
+from sbical.results import npz_files, run_folder
 from sbical.results.exports import ranges
 from sbical.results.posterior import Posterior
 from sbical.results.provenance import FORMAT
@@ -30,24 +30,11 @@ from sbical.results.randomization import Randomization
 from sbical.results.report import write_report
 from sbical.simulation import simulator_toml
 from sbical.simulation.fanout import SimulationSet
-from sbical.simulation.replay import Replay
+from sbical.simulation.replay import Replay, Replays
 from sbical.simulation.simulator import Simulator
 
 #: What every file of ranges says about where it came from.
 ORIGIN = ("sbical", "created", "simulator", "timestep", "integrator", "seed", "method")
-
-
-@dataclass(frozen=True, eq=False)
-class Replays:
-    """``predictive``: posterior draws on the calibration windows; ``holdout``: on held-out ones, noise included.
-
-    ``before`` and ``after``: the prior's and the posterior's median alone on held-out windows, noise-free.
-    """
-
-    predictive: Replay
-    holdout: Replay
-    before: Replay
-    after: Replay
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +127,7 @@ class Calibration:
                 "this calibration is local: it knows the posterior of its own recordings only. Calibrate with method = amortized "
                 "(--method amortized) to serve other robots, or calibrate this robot on its own"
             )
-        experiment = same_protocol(self.experiment, recordings, self.simulator.columns)
+        experiment = experiment_on_protocol(self.experiment, recordings, self.simulator.columns)
         x_o = self.summary.observed(experiment)
         u = self.estimator.condition(x_o).sample(draws, seed=seed)
         posterior = replace(self.posterior, draws=self.prior.to_constrained(u), predictive=None)
@@ -172,7 +159,7 @@ class Calibration:
         return Evidence(
             names=self.prior.names, units=self.prior.units, prior=self.posterior.prior, prior_u=prior_u,
             posterior=draws, posterior_u=u, prior_interval=self.prior.interval(0.9), x_o=x_o,
-            outside=self.summary.outside, x_train=x[self.simulations.ok], x_fresh=fresh[self.fresh.ok],
+            residual_features=self.summary.residual_features, x_train=x[self.simulations.ok], x_fresh=fresh[self.fresh.ok],
             theta_u_fresh=self.prior.to_unconstrained(self.fresh.theta[self.fresh.ok]),
             fresh_draws_u=np.empty((0, 0, len(self.prior.names))), fresh_log_q=np.empty(0), fresh_draws_log_q=np.empty((0, 0)),
             importance=None,
@@ -183,9 +170,8 @@ class Calibration:
     def report(self, path: str | Path) -> None:
         """Write the HTML report. Raises OutputError if the file cannot be written."""
         write_report(
-            path, title=f"sbical: {self.simulator.name}", posterior=self.posterior, verdict=self.verdict, holdout=self.holdout,
-            holdout_before=self.holdout_before, holdout_after=self.holdout_after, provenance=dict(self.provenance),
-            randomization=ranges.describe(self.randomization()), notes=self.notes,
+            path, title=f"sbical: {self.simulator.name}", posterior=self.posterior, verdict=self.verdict, replays=self.replays,
+            provenance=dict(self.provenance), randomization=ranges.describe(self.randomization()), notes=self.notes,
         )  # fmt: skip
 
     def save(self, folder: str | Path, *, overwrite: bool = False) -> Path:
@@ -194,12 +180,12 @@ class Calibration:
             self.posterior.to_netcdf(partial / "posterior.nc")
             self.estimator.save(partial / "estimator.pt")
             self.randomization().save(partial)
-            store.save_experiment(partial / "experiment.npz", self.experiment)
-            store.save_summary(partial / "summary.npz", self.summary)
-            store.save_simulations(partial / "simulations.npz", self.simulations, self.provenance)
-            store.save_simulations(partial / "fresh.npz", self.fresh, self.provenance)
+            npz_files.save_experiment(partial / "experiment.npz", self.experiment)
+            npz_files.save_summary(partial / "summary.npz", self.summary)
+            npz_files.save_simulations(partial / "simulations.npz", self.simulations, self.provenance)
+            npz_files.save_simulations(partial / "fresh.npz", self.fresh, self.provenance)
             replays = {"holdout": self.replays.holdout, "before": self.replays.before, "after": self.replays.after}
-            store.save_replays(partial / "holdout.npz", replays)
+            npz_files.save_replays(partial / "holdout.npz", replays)
             (partial / "simulator.toml").write_text(self.simulator.toml, encoding="utf-8")
             (partial / "model.xml").write_text(self.simulator.xml, encoding="utf-8")
             (partial / "prior.toml").write_text(self.prior.to_toml(), encoding="utf-8")
@@ -232,9 +218,9 @@ def load_calibration(folder: str | Path, *, prior: Prior | None = None) -> Calib
     if lost:
         raise OutputError(f"{path / 'provenance.json'} has lost {', '.join(lost)}; calibrate again")
     simulator = _load_simulator(path, str(origin["simulator"]))
-    summary = store.load_summary(path / "summary.npz")
+    summary = npz_files.load_summary(path / "summary.npz")
     read = load_estimator if isinstance(summary, Summary) else load_local_estimator
-    replays = store.load_replays(path / "holdout.npz")
+    replays = npz_files.load_replays(path / "holdout.npz")
     if not {"holdout", "before", "after"} <= set(replays):
         raise OutputError(f"{path / 'holdout.npz'} has lost a replay; calibrate again")
     posterior = Posterior.from_netcdf(path / "posterior.nc")
@@ -242,9 +228,10 @@ def load_calibration(folder: str | Path, *, prior: Prior | None = None) -> Calib
         raise OutputError(f"{path / 'posterior.nc'} has lost its posterior_predictive; calibrate again")
     return Calibration(
         simulator=simulator, prior=(prior or load_prior(path / "prior.toml")).restricted(simulator.parameters),
-        experiment=store.load_experiment(path / "experiment.npz"),
+        experiment=npz_files.load_experiment(path / "experiment.npz"),
         summary=summary, estimator=read(path / "estimator.pt"),
-        simulations=store.load_simulations(path / "simulations.npz"), fresh=store.load_simulations(path / "fresh.npz"), posterior=posterior,
+        simulations=npz_files.load_simulations(path / "simulations.npz"), fresh=npz_files.load_simulations(path / "fresh.npz"),
+        posterior=posterior,
         verdict=Verdict.from_dict(_read_json(path / "verdict.json", path)),
         replays=Replays(posterior.predictive, replays["holdout"], replays["before"], replays["after"]),
         notes=tuple(origin.get("notes", ())), provenance=origin,

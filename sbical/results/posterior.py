@@ -137,8 +137,8 @@ class Posterior:
         names = tuple(str(n) for n in posterior.data_vars)
         units = tuple(str(posterior[n].attrs["units"]) for n in names)
         draws, prior = (_matrix(tree[group].to_dataset(), names) for group in ("posterior", "prior"))
-        held = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
-        statistics = {str(name): held[name].to_numpy().reshape(-1) for name in held}
+        stats = tree["sample_stats"].to_dataset() if "sample_stats" in tree.children else {}
+        statistics = {str(name): stats[name].to_numpy().reshape(-1) for name in stats}
         return cls(names, units, draws, prior, _replay(tree), json.loads(tree.attrs["sbical_attrs"]), statistics)
 
     def _parameters(self, values: np.ndarray) -> xr.Dataset:

@@ -65,7 +65,9 @@ def _undisturbed() -> Iterator[None]:
         return
     resource_tracker.ensure_running()  # starting it later would unblock the signal again
     arrived: list[int] = []
-    handlers = {ending: signal.signal(ending, lambda number, _: arrived.append(number)) for ending in (signal.SIGINT, signal.SIGTERM)}
+    # a handler that C installed (None) could not be put back, and stays
+    ours = [ending for ending in (signal.SIGINT, signal.SIGTERM) if signal.getsignal(ending) is not None]
+    handlers = {ending: signal.signal(ending, lambda number, _: arrived.append(number)) for ending in ours}
     # threads and processes inherit the mask, not the handlers; SIGTERM must reach workers, as that is how they are ended
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:

@@ -98,7 +98,7 @@ class Summarise(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SimulationInputs:
-    """What is simulated: theta (n, d), seeds (n,) and, where they are given, initial errors (n, windows, nq + nv)."""
+    """What is simulated: theta (n, d), seeds (n,), and perhaps initial errors (n, windows, nq + nv), see ``Engine.simulate``."""
 
     theta: np.ndarray
     seeds: np.ndarray
@@ -164,18 +164,18 @@ class SimulationSet:
 
 
 def simulate(
-    job: Job, theta: np.ndarray, seeds: np.ndarray, client: Client, *, errors: np.ndarray | None = None, cost: float | None = None,
-    progress: Progress | None = None, stage: str = "simulate", chunk: int | None = None, keep: OpenChunkStore | None = None,
+    job: Job, rows: SimulationInputs, client: Client, *, cost: float | None = None, progress: Progress | None = None,
+    stage: str = "simulate", chunk: int | None = None, keep: OpenChunkStore | None = None,
 ) -> SimulationSet:  # fmt: skip
-    """Simulate every row of ``theta`` (n, d) with its seed on the client's workers.
+    """Simulate every row with its seed on the client's workers.
 
     ``cost`` [s] of one simulation, where it is known, sizes the tasks, and keeps work of less than ``HERE_SECONDS`` in this
-    process; else a few simulations are timed first. ``chunk`` fixes the simulations per task. ``errors``: see
-    ``Engine.simulate``. ``keep`` opens, for a chunk size, what keeps the chunks that workers return; those in it are not simulated
-    again. Raises ClusterError if workers cannot simulate or keep dying.
+    process; else a few simulations are timed first. ``chunk`` fixes the simulations per task. ``keep`` opens, for a
+    chunk size, what keeps the chunks that workers return; those in it are not simulated again.
+
+    Raises ClusterError if workers cannot simulate or keep dying.
     """
-    rows = SimulationInputs(theta, seeds, errors)
-    with (progress or NullProgress()).stage(stage, len(theta)) as bar:
+    with (progress or NullProgress()).stage(stage, len(rows)) as bar:
         if cost is not None and chunk is None and len(rows) * cost < HERE_SECONDS:
             parts = {0: _here(job, rows, bar)}
         else:

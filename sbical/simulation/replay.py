@@ -96,6 +96,19 @@ class Replay:
 
 
 @dataclass(frozen=True, eq=False)
+class Replays:
+    """``predictive``: posterior draws on the calibration windows; ``holdout``: on held-out ones, noise included.
+
+    ``before`` and ``after``: the prior's and the posterior's median alone on held-out windows, noise-free.
+    """
+
+    predictive: Replay
+    holdout: Replay
+    before: Replay
+    after: Replay
+
+
+@dataclass(frozen=True, eq=False)
 class Reproduction:
     """Posterior draws replayed twice from the same initial states: as measured (``noisy``) and without anything random (``clean``).
 

@@ -12,7 +12,7 @@ from distributed import Client
 from sbical.common.progress import Progress
 from sbical.errors import SimulationError
 from sbical.recordings.experiment import Experiment
-from sbical.simulation.fanout import Job, SimulationSet, Summarise, simulate
+from sbical.simulation.fanout import Job, SimulationInputs, SimulationSet, Summarise, simulate
 from sbical.simulation.journal import Batch, Journal
 from sbical.simulation.rollout import Trajectories
 from sbical.simulation.simulator import Simulator
@@ -55,7 +55,8 @@ class Runner:
             return self.journal.batch(stage, b"".join(depends_on), len(theta), chunk)
 
         with self.timed(stage):
-            result = simulate(job, theta, seeds, self.client, errors=errors, cost=self.cost, progress=self.progress, stage=stage, keep=keep)
+            rows = SimulationInputs(theta, seeds, errors)
+            result = simulate(job, rows, self.client, cost=self.cost, progress=self.progress, stage=stage, keep=keep)
         self.count += len(theta)
         self.failed += int((~result.ok).sum())
         for reason, number in result.failures().items():

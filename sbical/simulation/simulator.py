@@ -12,7 +12,7 @@ import numpy as np
 from mujoco.batch import Batch
 
 from sbical.recordings.column_map import Columns
-from sbical.recordings.experiment import Experiment, Layout
+from sbical.recordings.experiment import Experiment, JointLayout
 from sbical.recordings.initial_state import JointSensor
 from sbical.simulation.binding import apply, bind
 from sbical.simulation.families import families
@@ -73,13 +73,13 @@ class Simulator:
         return state
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> JointLayout:
         """Which joints the measurements read."""
         joints = {}
         for name, s in self.sensors.items():
             if s.joint is not None and s.kind != "other":
                 joints[name] = JointSensor(s.kind, int(self.model.jnt_qposadr[s.joint]), int(self.model.jnt_dofadr[s.joint]), s.resolution)
-        return Layout(joints, np.array(self.model.qpos0), int(self.model.nv))
+        return JointLayout(joints, np.array(self.model.qpos0), int(self.model.nv))
 
     def simulate(
         self, theta: np.ndarray, experiment: Experiment, seeds: np.ndarray, *, noise: bool = True, errors: np.ndarray | None = None

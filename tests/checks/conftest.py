@@ -96,7 +96,7 @@ def build(seed: int = 0, *, factor: float = 1.0, shift: float = 0.0, fresh: int 
         posterior=physical(posterior_u),
         prior_interval=(low, high),
         x_o=x_o,
-        outside=np.arange(K) >= K - 2,
+        residual_features=np.arange(K) >= K - 2,
         x_fresh=x_fresh,
         theta_u_fresh=theta_u,
         fresh_draws_u=draws_u,

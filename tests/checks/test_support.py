@@ -70,7 +70,7 @@ def test_feature_that_never_varies_is_outside_when_it_differs(make_evidence: Cal
         return np.concatenate([x, np.full((*x.shape[:-1], 1), value)], axis=-1)
 
     fields = {"x_train": with_constant(evidence.x_train, 1.0), "x_fresh": with_constant(evidence.x_fresh, 1.0)}
-    fields["outside"] = np.append(evidence.outside, False)
+    fields["residual_features"] = np.append(evidence.residual_features, False)
     assert support.check(replace(evidence, x_o=with_constant(evidence.x_o, 1.0), **fields)).status == "pass"
     assert support.check(replace(evidence, x_o=with_constant(evidence.x_o, 1.1), **fields)).status == "fail"
 

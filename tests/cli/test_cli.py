@@ -20,7 +20,7 @@ from rich.console import Console
 
 from sbical import cli
 from sbical.checks.base import Finding, Status, Verdict
-from sbical.cli import show, values
+from sbical.cli import tables, values
 from sbical.cli.run import Inputs
 from sbical.common import catalog
 from sbical.errors import RecordingError
@@ -432,7 +432,7 @@ def test_verdict_lines_have_their_status_colour() -> None:
     console = Console(force_terminal=True, width=100, record=True, file=None)
     verdict = Verdict((Finding("a", "pass", "fine", "", ""), Finding("b", "fail", "bad", "limit", "source", "mend it")))
     with console.capture() as capture:
-        show.verdict(console, verdict)
+        tables.verdict(console, verdict)
     assert "\x1b[32m" in capture.get()
     assert "\x1b[31m" in capture.get()
 

@@ -14,7 +14,7 @@ import torch
 from sbical.errors import OutputError
 from sbical.inference import mode_estimator
 from sbical.inference.estimator import fit
-from sbical.inference.local_estimator import LocalEstimator, Part, load_local_estimator
+from sbical.inference.local_estimator import LocalEstimator, ModePart, load_local_estimator
 from sbical.inference.mode_estimator import ModeEstimator, RegressionCoordinates
 from sbical.inference.training import Training
 from sbical.laplace.linear_summary import LinearSummary
@@ -54,7 +54,7 @@ def around_mode() -> ModeEstimator:
 
 @pytest.fixture(scope="module")
 def local(around_mode: ModeEstimator) -> LocalEstimator:
-    parts = [Part(share, summary(), np.array(x_o), around_mode) for share, x_o in ((0.3, [0.4, -0.2]), (0.7, [-1.0, 0.5]))]
+    parts = [ModePart(share, summary(), np.array(x_o), around_mode) for share, x_o in ((0.3, [0.4, -0.2]), (0.7, [-1.0, 0.5]))]
     return LocalEstimator(tuple(parts))
 
 
@@ -102,7 +102,7 @@ def test_a_saved_estimator_reads_back_the_same(local: LocalEstimator, tmp_path: 
 def test_a_saved_ridge_reads_back_the_same(around_mode: ModeEstimator, tmp_path: Path) -> None:
     ridge = Ridge(1, np.arange(-2.0, 3.0), np.stack([[s**2, 0.0] for s in range(-2, 3)]), np.repeat(np.eye(2)[None], 5, 0))
     bent = ModeEstimator(around_mode.estimator, replace(around_mode.coordinates, box=replace(BOX, ridges=(ridge,))))
-    local = LocalEstimator((Part(1.0, summary(), np.array([0.4, -0.2]), bent),))
+    local = LocalEstimator((ModePart(1.0, summary(), np.array([0.4, -0.2]), bent),))
     local.save(tmp_path / "estimator.pt")
     u, _ = simulated(50, seed=4)
     np.testing.assert_array_equal(load_local_estimator(tmp_path / "estimator.pt").log_prob(u), local.log_prob(u))

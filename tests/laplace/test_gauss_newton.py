@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from sbical.laplace.expansion import Problem, sensitivity
-from sbical.laplace.gauss_newton import Clean, Fit, NormalEquations, Target, derivatives, fit, neg_log_posterior
+from sbical.laplace.gauss_newton import Clean, Fit, NormalEquations, Stopping, Target, derivatives, fit, neg_log_posterior
 from sbical.laplace.likelihood import NoiseModel
 from sbical.laplace.modes import find_modes
 from sbical.recordings.experiment import Experiment
@@ -183,7 +183,7 @@ def test_starts_far_behind_are_given_up() -> None:
 
     starts = np.array([[1.0, 0.0], [-1.0, 0.0]])
     assert len(fit(wall, two_modes(), starts)) == 2
-    assert [f.u[0] > 0 for f in fit(wall, two_modes(), starts, keep=20.0)] == [True]
+    assert [f.u[0] > 0 for f in fit(wall, two_modes(), starts, stopping=Stopping(behind=20.0))] == [True]
 
 
 @pytest.fixture
@@ -296,6 +296,6 @@ def test_normal_needs_derivatives(observed: np.ndarray) -> None:
 
 
 def test_fits_are_plain(linear: Linear, observed: np.ndarray) -> None:
-    (found,) = fit(linear, targeted(observed), CENTRE[None], iterations=0)
+    (found,) = fit(linear, targeted(observed), CENTRE[None], stopping=Stopping(0))
     assert isinstance(found, Fit)
     np.testing.assert_array_equal(found.u, CENTRE)  # no iteration, no move

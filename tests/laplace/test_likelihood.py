@@ -220,8 +220,8 @@ def test_what_stands_in_the_way_is_named(
     assert observing(rounded, none).exact
     silent = observing(pendulum, none)
     assert not silent.exact
-    assert silent.obstacle == "position has no noise; add a sensor_noise effect"
-    assert observing(servo, none[:, :1]).obstacle == "effects.push (disturbance_torque) is random beyond its parameters"
+    assert silent.why_not_explicit == "position has no noise; add a sensor_noise effect"
+    assert observing(servo, none[:, :1]).why_not_explicit == "effects.push (disturbance_torque) is random beyond its parameters"
 
 
 def test_the_catalogs_servo_has_a_disturbance() -> None:
@@ -229,7 +229,7 @@ def test_the_catalogs_servo_has_a_disturbance() -> None:
     recordings = read_recordings(catalog.examples("servo_pendulum")[:1], simulator.columns)
     model = NoiseModel(simulator, build(recordings, simulator.columns, simulator.layout))
     assert not model.exact
-    assert "disturbance" in model.obstacle
+    assert "disturbance" in model.why_not_explicit
     moves = dict(zip(simulator.parameters.names, model.motion, strict=True))
     assert [name for name, moved in moves.items() if not moved] == ["push_std", "encoder_noise"]
 

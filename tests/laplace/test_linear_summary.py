@@ -75,7 +75,7 @@ def test_residual_energy_of_noise_is_near_zero_with_unit_spread(summary: LinearS
 
 def test_labels_tell_what_is_outside(summary: LinearSummary) -> None:
     assert summary.labels == ("shift 0 (a)", "shift 1 (b)", "residual position", "residual velocity")
-    assert summary.outside.tolist() == [False, False, True, True]
+    assert summary.residual_features.tolist() == [False, False, True, True]
     assert summary.row(CLEAN).shape == (4,)
     np.testing.assert_allclose(summary.row(CLEAN)[:P], 0.0, atol=1e-12)
 
@@ -117,7 +117,7 @@ def test_a_linear_robot_has_no_bends(summary: LinearSummary) -> None:
 def test_a_bend_is_found(summary: LinearSummary) -> None:
     bent = summary.bent(bending(120), SIGMA)
     assert bent.labels == ("shift 0 (a)", "shift 1 (b)", "bend 0", "residual position", "residual velocity")
-    assert bent.outside.tolist() == [False, False, False, True, True]
+    assert bent.residual_features.tolist() == [False, False, False, True, True]
     # the direction is what the linear estimate leaves of the curve, in units of the noise
     j, covariance = dense()
     left = (CURVE - (CURVE / SIGMA**2) @ j @ covariance @ j.T) / SIGMA

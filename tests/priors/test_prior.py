@@ -16,8 +16,8 @@ import scipy.stats
 import torch
 
 from sbical.common.catalog import find, names
-from sbical.errors import CatalogError, PriorError
-from sbical.priors.prior import Prior, SbicalWarning, load_prior
+from sbical.errors import CatalogError, PriorError, SbicalWarning
+from sbical.priors.prior import Prior, load_prior
 from sbical.simulation.parameters import Parameter, ParameterSpace, Support
 from sbical.simulation.simulator_toml import load_simulator
 

@@ -9,7 +9,7 @@ import pytest
 
 from sbical.errors import ExperimentError
 from sbical.recordings.experiment import Experiment, build
-from sbical.recordings.protocol import same_protocol
+from sbical.recordings.protocol import experiment_on_protocol
 from sbical.recordings.recording import Recording
 from sbical.simulation.simulator import Simulator
 
@@ -39,7 +39,7 @@ def test_another_robot_is_read_on_the_same_grid(servo: Simulator, make_recording
         run(make_recording, "b", rate=6.0, kp=100.0, scale=0.8, origin=100.0, step=0.008),
         run(make_recording, "a", scale=0.9, origin=-3.0, supply=4.9),
     ]
-    found = same_protocol(experiment, others, servo.columns)
+    found = experiment_on_protocol(experiment, others, servo.columns)
     assert [w.recording for w in found.windows] == ["a", "a", "b", "b"]
     for mine, theirs, scale in zip(experiment.windows, found.windows, (0.9, 0.9, 0.8, 0.8), strict=True):
         np.testing.assert_array_equal(theirs.time, mine.time)
@@ -49,7 +49,9 @@ def test_another_robot_is_read_on_the_same_grid(servo: Simulator, make_recording
 
 
 def test_its_own_recordings_come_back_bitwise(servo: Simulator, make_recording: MakeRecording, experiment: Experiment) -> None:
-    again = same_protocol(experiment, [run(make_recording, "slow"), run(make_recording, "fast", rate=6.0, kp=100.0)], servo.columns)
+    again = experiment_on_protocol(
+        experiment, [run(make_recording, "slow"), run(make_recording, "fast", rate=6.0, kp=100.0)], servo.columns
+    )
     for mine, theirs in zip(experiment.windows, again.windows, strict=True):
         np.testing.assert_array_equal(theirs.observed, mine.observed)
 
@@ -69,7 +71,7 @@ def test_difference_is_named(
     others = [run(make_recording, "a", **change), run(make_recording, "b", rate=6.0, kp=100.0)]
     message = rf"^no recording ran the protocol of 'slow' \(a: {reason}; b: .*calibrate this robot on its own$"
     with pytest.raises(ExperimentError, match=message):
-        same_protocol(experiment, others, servo.columns)
+        experiment_on_protocol(experiment, others, servo.columns)
 
 
 def test_window_in_which_the_command_rests_tolerates_its_rounding(servo: Simulator, make_recording: MakeRecording) -> None:
@@ -80,9 +82,9 @@ def test_window_in_which_the_command_rests_tolerates_its_rounding(servo: Simulat
         return make_recording("step", {"goal": (clock, goal + shift), "position": (clock, goal)}, {"kp": 200.0, "supply": 5.0})
 
     experiment = build([step(0.0)], servo.columns, servo.layout, window=0.5)
-    assert len(same_protocol(experiment, [step(1e-3)], servo.columns).windows) == 4
+    assert len(experiment_on_protocol(experiment, [step(1e-3)], servo.columns).windows) == 4
     with pytest.raises(ExperimentError, match=r"its goal differs by 0\.1 rad rms"):
-        same_protocol(experiment, [step(0.1)], servo.columns)
+        experiment_on_protocol(experiment, [step(0.1)], servo.columns)
 
 
 def test_condition_logged_per_sample_is_not_a_constant(servo: Simulator, make_recording: MakeRecording, experiment: Experiment) -> None:
@@ -90,12 +92,12 @@ def test_condition_logged_per_sample_is_not_a_constant(servo: Simulator, make_re
     clock = other.stream("goal").time
     logged = make_recording("a", {**{n: (clock, other.stream(n).value) for n in ("goal", "position")}, "kp": (clock, 0 * clock + 200.0)})
     with pytest.raises(ExperimentError, match=r"\(a: its kp is logged per sample instead of 200 throughout\)"):
-        same_protocol(experiment, [logged], servo.columns)
+        experiment_on_protocol(experiment, [logged], servo.columns)
 
 
 def test_each_recording_serves_once(servo: Simulator, make_recording: MakeRecording, experiment: Experiment) -> None:
     with pytest.raises(ExperimentError) as caught:
-        same_protocol(experiment, [run(make_recording, "a")], servo.columns)
+        experiment_on_protocol(experiment, [run(make_recording, "a")], servo.columns)
     assert str(caught.value) == (
         "no recording ran the protocol of 'fast' (none is left for it); an amortized calibration serves robots that repeat its "
         "commands and conditions. Record the same motions, or calibrate this robot on its own"

@@ -14,7 +14,7 @@ from sbical.checks import Finding, Verdict
 from sbical.errors import OutputError
 from sbical.results.posterior import Posterior
 from sbical.results.report import figures, number, write_report
-from sbical.simulation.replay import Replay, WindowReplay
+from sbical.simulation.replay import Replay, Replays, WindowReplay
 
 NAMES = ("torque_constant", "resistance", "gain", "damping", "frictionloss", "armature", "delay", "push_std")
 UNITS = ("N m/A", "ohm", "1", "N m s/rad", "N m", "kg m^2", "s", "N m")
@@ -92,9 +92,7 @@ def report(posterior: Posterior, tmp_path_factory: pytest.TempPathFactory) -> st
         title="servo & pendulum",
         posterior=posterior,
         verdict=WARN,
-        holdout=replays(60, 2),
-        holdout_before=replays(1, 2, 0.5),
-        holdout_after=replays(1, 2, 0.0),
+        replays=Replays(replays(60, 2), replays(60, 2), replays(1, 2, 0.5), replays(1, 2, 0.0)),
         provenance={"seed": 0, "versions": {"mujoco": "4.0.0"}},
         randomization=RANGES,
         notes=["run1: 2 rows dropped"],

@@ -17,7 +17,7 @@ from sbical.inference.summary import fit_summary
 from sbical.recordings.experiment import Experiment
 from sbical.recordings.held_signal import HeldSignal
 from sbical.simulation.cluster import cluster
-from sbical.simulation.fanout import Job, SimulationSet, chunk_size, simulate
+from sbical.simulation.fanout import Job, SimulationInputs, SimulationSet, chunk_size, simulate
 from sbical.simulation.simulator import Simulator
 
 MakeExperiment = Callable[..., Experiment]
@@ -50,7 +50,7 @@ def seeds() -> np.ndarray:
 
 @pytest.mark.parametrize("chunk", [7, 50, None])
 def test_two_workers_give_the_same_set(client: Client, job: Job, servo_theta: Draws, whole: np.ndarray, chunk: int | None) -> None:
-    simulated = simulate(job, servo_theta(100), seeds(), client, chunk=chunk)
+    simulated = simulate(job, SimulationInputs(servo_theta(100), seeds()), client, chunk=chunk)
     assert simulated.x is not None
     np.testing.assert_array_equal(simulated.x, whole)
     np.testing.assert_array_equal(simulated.status, np.zeros((100, 2)))
@@ -60,7 +60,7 @@ def test_two_workers_give_the_same_set(client: Client, job: Job, servo_theta: Dr
 
 @pytest.mark.parametrize("chunk", [7, 50])
 def test_one_worker_gives_the_same_set(one_worker: Client, job: Job, servo_theta: Draws, whole: np.ndarray, chunk: int) -> None:
-    simulated = simulate(job, servo_theta(100), seeds(), one_worker, chunk=chunk)
+    simulated = simulate(job, SimulationInputs(servo_theta(100), seeds()), one_worker, chunk=chunk)
     assert simulated.x is not None
     np.testing.assert_array_equal(simulated.x, whole)
 
@@ -69,13 +69,15 @@ def test_one_worker_gives_the_same_set(one_worker: Client, job: Job, servo_theta
 def test_five_workers_give_the_same_set_with_the_clock_on_or_off(job: Job, servo_theta: Draws, whole: np.ndarray) -> None:
     with cluster(None, workers=5) as five:
         for clock in (False, True):
-            simulated = simulate(replace(job, profiler_clock=clock, token=f"clock-{clock}"), servo_theta(100), seeds(), five, chunk=9)
+            simulated = simulate(
+                replace(job, profiler_clock=clock, token=f"clock-{clock}"), SimulationInputs(servo_theta(100), seeds()), five, chunk=9
+            )
             assert simulated.x is not None
             np.testing.assert_array_equal(simulated.x, whole)
 
 
 def test_each_motion_is_measured_several_times(client: Client, job: Job, servo_theta: Draws, whole: np.ndarray) -> None:
-    simulated = simulate(replace(job, copies=3, token=f"copies-{job.token}"), servo_theta(100), seeds(), client, chunk=9)
+    simulated = simulate(replace(job, copies=3, token=f"copies-{job.token}"), SimulationInputs(servo_theta(100), seeds()), client, chunk=9)
     assert simulated.copies is not None
     assert simulated.copies.shape == (100, 3, whole.shape[1])
     np.testing.assert_array_equal(simulated.x, whole)
@@ -87,7 +89,7 @@ def test_each_motion_is_measured_several_times(client: Client, job: Job, servo_t
 
 
 def test_trajectories_come_back_in_single_precision(client: Client, job: Job, servo: Simulator, servo_theta: Draws) -> None:
-    simulated = simulate(replace(job, summary=None, noise=False), servo_theta(20), seeds()[:20], client, chunk=6)
+    simulated = simulate(replace(job, summary=None, noise=False), SimulationInputs(servo_theta(20), seeds()[:20]), client, chunk=6)
     expected = servo.simulate(servo_theta(20), job.experiment, seeds()[:20], noise=False)
     assert simulated.x is None
     assert simulated.trajectories is not None
@@ -97,7 +99,7 @@ def test_trajectories_come_back_in_single_precision(client: Client, job: Job, se
 
 
 def test_workers_never_load_torch_and_keep_nothing(client: Client, job: Job, servo_theta: Draws) -> None:
-    simulate(job, servo_theta(8), seeds()[:8], client, chunk=2)
+    simulate(job, SimulationInputs(servo_theta(8), seeds()[:8]), client, chunk=2)
     loaded, jobs = cast(Any, client.run(_loaded)), cast(Any, client.run(_jobs))
     assert len(loaded) == 2
     for modules in loaded.values():
@@ -120,7 +122,7 @@ def test_failed_simulations_keep_their_place_and_reason(
     experiment = make_experiment(servo, seconds=(0.4, 0.3), constants={"kp": 1e9, "supply": 5.0})
     theta = servo_theta(10)
     theta[[2, 5], servo.parameters.index("resistance")] = 1e-9
-    simulated = simulate(Job(servo, experiment, noise=False), theta, np.arange(10), client, chunk=3)
+    simulated = simulate(Job(servo, experiment, noise=False), SimulationInputs(theta, np.arange(10)), client, chunk=3)
     assert np.flatnonzero(~simulated.ok).tolist() == [2, 5]
     assert simulated.failures() == {"diverged: MuJoCo warned of a bad state": 2}
     assert simulated.trajectories is not None
@@ -131,7 +133,7 @@ def test_failed_simulations_keep_their_place_and_reason(
 def test_progress_counts_every_simulation(client: Client, job: Job, servo_theta: Draws) -> None:
     for chunk in (7, None):
         counter = Counter()
-        simulate(job, servo_theta(30), seeds()[:30], client, progress=counter, stage="pilot", chunk=chunk)
+        simulate(job, SimulationInputs(servo_theta(30), seeds()[:30]), client, progress=counter, stage="pilot", chunk=chunk)
         assert counter.stages == [("pilot", 30)]
         assert counter.done == 30
 
@@ -162,7 +164,7 @@ def test_mistake_on_a_worker_arrives_as_it_was_raised(client: Client, servo: Sim
     effects = tuple(replace(e, roles={"delay": servo.effects[0].roles["gain"]}) if e.name == "latency" else e for e in servo.effects)
     broken = Job(replace(servo, effects=effects), replace(job.experiment, windows=windows))
     with pytest.raises(SimulatorError, match=r"^effects\.latency: delay follows the condition 'kp', which changes along a recording"):
-        simulate(broken, servo_theta(4), np.arange(4), client, chunk=2)
+        simulate(broken, SimulationInputs(servo_theta(4), np.arange(4)), client, chunk=2)
 
 
 def test_failures_by_reason() -> None:

@@ -18,7 +18,7 @@ from distributed import Client
 from sbical import cli
 from sbical.errors import OutputError
 from sbical.recordings.experiment import Experiment
-from sbical.simulation.fanout import Job, SimulationSet, simulate
+from sbical.simulation.fanout import Job, SimulationInputs, SimulationSet, simulate
 from sbical.simulation.journal import FORMAT, Batch, Journal, describe, is_store, stages
 from sbical.simulation.simulator import Simulator
 
@@ -147,7 +147,9 @@ def test_kept_simulations_are_not_done_again(
         return Watched(b.path, b.rows, b.chunk, b.stage)
 
     def run() -> SimulationSet:
-        return simulate(replace(job, token=f"journal-{time.time_ns()}"), servo_theta(30), seeds, client, chunk=7, keep=keep)
+        return simulate(
+            replace(job, token=f"journal-{time.time_ns()}"), SimulationInputs(servo_theta(30), seeds), client, chunk=7, keep=keep
+        )
 
     whole = run()
     assert sorted(done) == [0, 7, 14, 21, 28]

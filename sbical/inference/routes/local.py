@@ -16,7 +16,7 @@ import numpy as np
 from sbical.errors import SimulationError
 from sbical.inference import mode_estimator
 from sbical.inference.importance_sampling import ProposalComponent, WeightedDraws, pool, weigh
-from sbical.inference.local_estimator import LocalEstimator, Part
+from sbical.inference.local_estimator import LocalEstimator, ModePart
 from sbical.inference.plan import Plan
 from sbical.inference.proposal_adaptation import FEWEST, adapt
 from sbical.inference.routes.base import DRAWS, FRESH, FreshPosteriors, RouteResult
@@ -62,7 +62,7 @@ def learn(runner: Runner, plan: Plan, training: Training, start_draws: np.ndarra
 
     Raises SimulationError if no simulation comes near the recordings, or most of those around them fail.
     """
-    found = explicit(
+    found = local_posterior(
         runner, plan.prior, plan.experiment, budget=plan.total - FRESH, seed=plan.seed, training=training, start_draws=start_draws
     )
     weighted, rng = found.weighted, np.random.default_rng([plan.seed, 2])
@@ -71,7 +71,7 @@ def learn(runner: Runner, plan: Plan, training: Training, start_draws: np.ndarra
     experiment = plan.experiment.diffuse(DIFFUSE)
     fresh = runner.simulate("fresh", plan.prior.to_constrained(u), experiment, summary=best.at.summary, errors=errors)
     rows = weighted.importance.resample(DRAWS, rng)
-    estimator = LocalEstimator(tuple(Part(c.share, c.at.summary, c.x_o, c.estimator) for c in found.components))
+    estimator = LocalEstimator(tuple(ModePart(c.share, c.at.summary, c.x_o, c.estimator) for c in found.components))
     statistics = {"log_weight": weighted.importance.log_weights[rows], "log_posterior": weighted.log_target[rows]}
     gap = weighted.importance.divergence(weighted.log_target - weighted.log_network(found.components))
     figures = {**weighted.importance.figures, "network_kl": gap}
@@ -82,7 +82,7 @@ def learn(runner: Runner, plan: Plan, training: Training, start_draws: np.ndarra
     )  # fmt: skip
 
 
-def explicit(
+def local_posterior(
     runner: Runner, prior: Prior, experiment: Experiment, *, budget: int, seed: int, training: Training,
     start_draws: np.ndarray | None = None,
 ) -> LocalPosterior:  # fmt: skip
@@ -91,7 +91,7 @@ def explicit(
     Raises SimulationError if no simulation comes near the recordings.
     """
     rng = np.random.default_rng(seed)
-    problem = pose(runner, prior, experiment.diffuse(DIFFUSE))
+    problem = posterior_problem(runner, prior, experiment.diffuse(DIFFUSE))
     pilot_u = (
         prior.to_unconstrained(prior.sample(round(PILOT * budget), seed)) if start_draws is None else start_draws[: round(PILOT * budget)]
     )
@@ -128,7 +128,7 @@ def explicit(
             return LocalPosterior(tuple(components), weighted, number)
 
 
-def pose(runner: Runner, prior: Prior, experiment: Experiment) -> Problem:
+def posterior_problem(runner: Runner, prior: Prior, experiment: Experiment) -> Problem:
     """The problem in the prior's unconstrained coordinates."""
     noise = NoiseModel(runner.simulator, experiment)
     centre, spread = prior.moments_unconstrained()

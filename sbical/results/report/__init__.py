@@ -14,7 +14,7 @@ from sbical.checks.base import MARKS, MEANING
 from sbical.errors import OutputError
 from sbical.results.posterior import Posterior
 from sbical.results.report import figures
-from sbical.simulation.replay import Replay
+from sbical.simulation.replay import Replay, Replays
 
 __all__ = ["write_report"]
 
@@ -25,18 +25,16 @@ def write_report(
     title: str,
     posterior: Posterior,
     verdict: Verdict,
-    holdout: Replay | None = None,
-    holdout_before: Replay | None = None,
-    holdout_after: Replay | None = None,
+    replays: Replays | None = None,
     provenance: Mapping[str, Any] | None = None,
     randomization: Mapping[str, Any] | None = None,
     notes: Sequence[str] = (),
 ) -> None:
     """Write the report; verdict first, then table, figures, held-out replay, provenance and notes.
 
-    ``holdout`` has posterior draws with noise, ``holdout_before`` and ``holdout_after`` one noise-free draw each of the
-    prior median and the posterior median, over the same windows. ``provenance`` is plain data,
-    ``randomization`` what ``exports.ranges.describe`` makes. Raises OutputError if the file cannot be written.
+    ``provenance`` is plain data, ``randomization`` what ``sbical.results.exports.ranges.describe`` makes.
+
+    Raises OutputError if the file cannot be written.
     """
     env = Environment(
         loader=PackageLoader("sbical.results.report", "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -54,8 +52,8 @@ def write_report(
         pair=figures.pair(posterior),
         predictive=figures.bands(posterior.predictive) if posterior.predictive else None,
         predictive_rows=_predictive_rows(posterior.predictive),
-        holdout=figures.bands(holdout, before=holdout_before, after=holdout_after) if holdout else None,
-        holdout_rows=_holdout_rows(holdout, holdout_before, holdout_after),
+        holdout=figures.bands(replays.holdout, before=replays.before, after=replays.after) if replays else None,
+        holdout_rows=_holdout_rows(replays) if replays else [],
         randomization=_randomization(randomization) if randomization else None,
         provenance=list(_flat(provenance or {})),
         notes=list(notes),
@@ -92,15 +90,12 @@ def _predictive_rows(replay: Replay | None) -> list[dict[str, Any]]:
     ]
 
 
-def _holdout_rows(holdout: Replay | None, before: Replay | None, after: Replay | None) -> list[dict[str, Any]]:
+def _holdout_rows(replays: Replays) -> list[dict[str, Any]]:
     """Per channel: error before and after, coverage and interval score of the band."""
-    if holdout is None:
-        return []
-    rows = []
-    errors = [r.rmse() if r is not None else None for r in (before, after)]
-    coverage, score = holdout.coverage(), holdout.interval_score()
+    rows, holdout = [], replays.holdout
+    before, after, coverage, score = replays.before.rmse(), replays.after.rmse(), holdout.coverage(), holdout.interval_score()
     for i, channel in enumerate(holdout.channels):
-        first, last = (float(e[i]) if e is not None else math.nan for e in errors)
+        first, last = float(before[i]), float(after[i])
         ratio = last / first if math.isfinite(first) and first > 0 else math.nan
         row = {"channel": channel, "unit": holdout.units[i], "before": first, "after": last, "ratio": ratio}
         rows.append(row | {"coverage": float(coverage[i]), "score": float(score[i])})

@@ -32,27 +32,13 @@ from sbical.simulation.journal import stages
 from sbical.simulation.process import simulating
 from sbical.simulation.simulator import Simulator
 
-NOISY = """
-[effects.grain]
-family = "sensor_noise"
-target = "position"
-std = "grain"
-[effects.hum]
-family = "sensor_noise"
-target = "velocity"
-std = "hum"
-"""
 LIMITED = """
 [effects.limit]
 family = "force_limit"
 target = "motor"
 limit = "limit"
 """
-MEDIANS, SPREAD = (0.02, 0.003, 0.03, 5.0), 0.7
-PRIOR = {
-    name: f'[{name}]\ndistribution = "LogNormal"\nloc = {np.log(median)}\nscale = {SPREAD}\nunit = "{unit}"\nsource = "made up"'
-    for name, median, unit in zip(("viscous", "grain", "hum", "limit"), MEDIANS, ("N m s/rad", "rad", "rad/s", "N m"), strict=True)
-}
+MEDIANS, SPREAD = {"viscous": 0.02, "grain": 0.003, "hum": 0.03, "limit": 5.0}, 0.7
 SMALL = 1000
 TRUTH = {"viscous": 0.012, "grain": 0.002, "hum": 0.05, "limit": 3.0}
 
@@ -79,14 +65,14 @@ MakeRobot = Callable[..., Robot]
 @pytest.fixture(scope="module")
 def make_robot(
     make_simulator: Callable[[str, str], Simulator], make_experiment: Callable[..., Experiment],
-    make_recording: Callable[..., Recording], pendulum_xml: str, tmp_path_factory: pytest.TempPathFactory,
+    make_recording: Callable[..., Recording], log_normal: Callable[..., str], pendulum_xml: str, tmp_path_factory: pytest.TempPathFactory,
 ) -> MakeRobot:  # fmt: skip
     """A robot, its prior, and 3 s of it under a known torque, ``drive`` [N m] high, and the true parameters."""
 
     def make(toml: str, start: tuple[float, float], xml: str = pendulum_xml, drive: float = 0.2) -> Robot:
         simulator = make_simulator(toml, xml)
         path = tmp_path_factory.mktemp("prior") / "prior.toml"
-        path.write_text("\n".join(PRIOR[name] for name in simulator.parameters.names))
+        path.write_text(log_normal({name: (MEDIANS[name], SPREAD) for name in simulator.parameters.names}))
         time = np.arange(0.0, 3.0, 0.01)
         torque = drive * np.sin(5 * time)
         experiment = make_experiment(simulator, seconds=(3.0,), time=time, command=HeldSignal(time, torque), start=start)
@@ -100,9 +86,9 @@ def make_robot(
 
 
 @pytest.fixture(scope="module")
-def robot(make_robot: MakeRobot, pendulum_toml: str) -> Robot:
+def robot(make_robot: MakeRobot, pendulum_toml: str, noisy_toml: str) -> Robot:
     """A noisy pendulum."""
-    return make_robot(pendulum_toml + NOISY, (0.2, 0.0))
+    return make_robot(pendulum_toml + noisy_toml, (0.2, 0.0))
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +145,7 @@ def test_the_posterior_is_the_exact_one(robot: Robot, found: sbical.Calibration)
             made_up = np.einsum("nk,nk->n", pull, np.linalg.solve(inner, pull[..., None])[..., 0])
             square = (residual**2 / stds**2).sum((1, 2)) - made_up
             log_p[:, i, j] = -0.5 * (square + np.linalg.slogdet(inner)[1]) - len(observed) * np.log(stds).sum()
-    for k, (axis, median) in enumerate(zip(axes, MEDIANS, strict=False)):
+    for k, (axis, median) in enumerate(zip(axes, MEDIANS.values(), strict=False)):
         shape = [-1 if i == k else 1 for i in range(3)]
         log_p += (norm.logpdf(np.log(axis / median), 0, SPREAD) - np.log(axis)).reshape(shape)
     density = np.exp(log_p - log_p.max())
@@ -281,20 +267,22 @@ def test_resuming_nothing_is_refused(robot: Robot, client: Client, tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_a_robot_whose_start_is_known(make_robot: MakeRobot, client: Client, pendulum_toml: str, pendulum_xml: str) -> None:
+def test_a_robot_whose_start_is_known(
+    make_robot: MakeRobot, client: Client, pendulum_toml: str, noisy_toml: str, pendulum_xml: str
+) -> None:
     """No sensor reads the joint itself, so it starts where the model says, and no initial error is looked for."""
     tendon = '<tendon><fixed name="belt"><joint joint="hinge" coef="1"/></fixed></tendon>'
     sensors = '<sensor><tendonpos name="angle" tendon="belt"/><tendonvel name="rate" tendon="belt"/></sensor>'
     xml = pendulum_xml[: pendulum_xml.index("<sensor>")] + tendon + sensors + "</mujoco>"
-    robot = make_robot(pendulum_toml + NOISY, (0.0, 0.0), xml)
+    robot = make_robot(pendulum_toml + noisy_toml, (0.0, 0.0), xml)
     found = robot.calibrate(client, SMALL)
     assert not found.experiment.windows[0].initial.factor.any()
     assert robot.within(found), found.table()
 
 
 @pytest.mark.slow
-def test_only_the_noise_is_unknown(make_robot: MakeRobot, client: Client, pendulum_toml: str) -> None:
-    robot = make_robot(pendulum_toml[: pendulum_toml.index("[effects")] + NOISY, (0.2, 0.0))
+def test_only_the_noise_is_unknown(make_robot: MakeRobot, client: Client, pendulum_toml: str, noisy_toml: str) -> None:
+    robot = make_robot(pendulum_toml[: pendulum_toml.index("[effects")] + noisy_toml, (0.2, 0.0))
     assert robot.simulator.parameters.names == ("grain", "hum")
     found = robot.calibrate(client, SMALL)
     assert robot.within(found), found.table()
@@ -303,17 +291,17 @@ def test_only_the_noise_is_unknown(make_robot: MakeRobot, client: Client, pendul
 def as_the_prior(found: sbical.Calibration, name: str) -> bool:
     """Whether a parameter came out as wide as its prior, and in its middle."""
     k = found.prior.names.index(name)
-    score = (np.log(found.posterior.draws[:, k]) - np.log(MEDIANS[list(PRIOR).index(name)])) / SPREAD
+    score = (np.log(found.posterior.draws[:, k]) - np.log(MEDIANS[name])) / SPREAD
     return abs(score.mean()) < 0.15 and abs(score.std() - 1) < 0.15
 
 
 @pytest.mark.slow
 def test_a_parameter_without_effect_stays_as_the_prior_has_it(
-    make_robot: MakeRobot, client: Client, pendulum_toml: str, pendulum_xml: str
+    make_robot: MakeRobot, client: Client, pendulum_toml: str, noisy_toml: str, pendulum_xml: str
 ) -> None:
     """No torque comes near the limit."""
     xml = pendulum_xml.replace("<motor ", '<motor forcerange="-9 9" ')
-    robot = make_robot(pendulum_toml + NOISY + LIMITED, (0.2, 0.0), xml)
+    robot = make_robot(pendulum_toml + noisy_toml + LIMITED, (0.2, 0.0), xml)
     found = robot.calibrate(client, 1500)
     assert as_the_prior(found, "limit"), found.table()
     assert robot.within(found), found.table()
@@ -323,20 +311,25 @@ def test_a_parameter_without_effect_stays_as_the_prior_has_it(
 
 
 @pytest.mark.slow
-def test_a_robot_that_does_not_move_teaches_its_noise_only(make_robot: MakeRobot, client: Client, pendulum_toml: str) -> None:
+def test_a_robot_that_does_not_move_teaches_its_noise_only(
+    make_robot: MakeRobot, client: Client, pendulum_toml: str, noisy_toml: str
+) -> None:
     """It hangs still, whatever the friction; only what its start may be off would show some."""
-    robot = make_robot(pendulum_toml + NOISY, (0.0, 0.0), drive=0.0)
+    robot = make_robot(pendulum_toml + noisy_toml, (0.0, 0.0), drive=0.0)
     found = robot.calibrate(client, 1500)
     assert found.posterior.summary()[0].contraction < 0.3, found.table()
     assert robot.within(found), found.table()
 
 
 @pytest.mark.slow
-def test_noise_at_its_bound_is_found_there(make_robot: MakeRobot, client: Client, pendulum_toml: str, tmp_path: Path) -> None:
+def test_noise_at_its_bound_is_found_there(
+    make_robot: MakeRobot, client: Client, log_normal: Callable[..., str], pendulum_toml: str, noisy_toml: str, tmp_path: Path
+) -> None:
     """The prior of one noise ends above the truth."""
-    robot = make_robot(pendulum_toml + NOISY, (0.2, 0.0))
+    robot = make_robot(pendulum_toml + noisy_toml, (0.2, 0.0))
     bounded = 'distribution = "Uniform"\nlow = 0.0025\nhigh = 0.01\nunit = "rad"\nsource = "made up"'
-    (tmp_path / "prior.toml").write_text("\n".join([PRIOR["viscous"], f"[grain]\n{bounded}", PRIOR["hum"]]))
+    rest = log_normal({name: (MEDIANS[name], SPREAD) for name in ("viscous", "hum")})
+    (tmp_path / "prior.toml").write_text(f"{rest}\n[grain]\n{bounded}")
     found = replace(robot, prior=sbical.load_prior(tmp_path / "prior.toml")).calibrate(client, 1500)
     grain = found.posterior.draws[:, found.prior.names.index("grain")]
     assert 0.0025 < grain.min() < np.median(grain) < 0.0027

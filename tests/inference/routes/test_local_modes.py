@@ -19,23 +19,7 @@ from sbical.simulation.fanout import SimulationSet, Summarise
 from sbical.simulation.rollout import Trajectories
 from sbical.simulation.simulator import Simulator
 
-NOISY = """
-[effects.grain]
-family = "sensor_noise"
-target = "position"
-std = "grain"
-[effects.hum]
-family = "sensor_noise"
-target = "velocity"
-std = "hum"
-"""
 MEDIANS, SPREAD = (1.0, 0.1, 0.2), (1.0, 0.5, 0.5)
-PRIOR = "\n".join(
-    f'[{name}]\ndistribution = "LogNormal"\nloc = {np.log(median)}\nscale = {spread}\nunit = "{unit}"\nsource = "made up"'
-    for name, median, spread, unit in zip(
-        ("viscous", "grain", "hum"), MEDIANS, SPREAD, ("N m s/rad", "rad", "rad/s"), strict=True
-    )
-)  # fmt: skip
 TIME = 0.01 * np.arange(30)
 
 
@@ -72,8 +56,8 @@ class Toy:
 
 
 @pytest.fixture(scope="module")
-def simulator(make_simulator: Callable[[str, str], Simulator], pendulum_toml: str, pendulum_xml: str) -> Simulator:
-    return make_simulator(pendulum_toml + NOISY, pendulum_xml)
+def simulator(make_simulator: Callable[[str, str], Simulator], pendulum_toml: str, noisy_toml: str, pendulum_xml: str) -> Simulator:
+    return make_simulator(pendulum_toml + noisy_toml, pendulum_xml)
 
 
 @pytest.fixture(scope="module")
@@ -85,9 +69,9 @@ def experiment(simulator: Simulator, make_experiment: Callable[..., Experiment])
 
 
 @pytest.fixture(scope="module")
-def prior(simulator: Simulator, tmp_path_factory: pytest.TempPathFactory) -> Prior:
+def prior(simulator: Simulator, log_normal: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Prior:
     path = tmp_path_factory.mktemp("prior") / "prior.toml"
-    path.write_text(PRIOR)
+    path.write_text(log_normal(dict(zip(("viscous", "grain", "hum"), zip(MEDIANS, SPREAD, strict=True), strict=True))))
     return load_prior(path).restricted(simulator.parameters)
 
 
@@ -106,7 +90,7 @@ def log_marginal(observed: np.ndarray, u: np.ndarray) -> np.ndarray:
 @pytest.mark.slow
 def test_two_modes_share_the_posterior(simulator: Simulator, prior: Prior, experiment: Experiment) -> None:
     toy: Any = Toy(simulator)
-    found = local.explicit(toy, prior, experiment, budget=6000, seed=0, training=local.TRAINING)
+    found = local.local_posterior(toy, prior, experiment, budget=6000, seed=0, training=local.TRAINING)
     assert toy.count < 1.1 * 6000
     assert len(found.components) == 2
     weighted = found.weighted

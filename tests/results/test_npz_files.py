@@ -14,14 +14,14 @@ from sbical.errors import OutputError
 from sbical.inference.summary import fit_summary
 from sbical.recordings.experiment import Experiment
 from sbical.recordings.held_signal import HeldSignal
-from sbical.results import store
+from sbical.results import npz_files
 from sbical.simulation.fanout import SimulationSet
 from sbical.simulation.replay import Replay, WindowReplay
 from sbical.simulation.rollout import Trajectories
 from sbical.simulation.simulator import Simulator
 
 MakeExperiment = Callable[..., Experiment]
-LOADERS = (store.load_experiment, store.load_summary, store.load_simulations, store.load_replays)
+LOADERS = (npz_files.load_experiment, npz_files.load_summary, npz_files.load_simulations, npz_files.load_replays)
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def replays() -> dict[str, Replay]:
 
 
 def test_experiment_comes_back(tmp_path: Path, servo: Simulator, experiment: Experiment) -> None:
-    store.save_experiment(tmp_path / "experiment.npz", experiment)
-    back = store.load_experiment(tmp_path / "experiment.npz")
+    npz_files.save_experiment(tmp_path / "experiment.npz", experiment)
+    back = npz_files.load_experiment(tmp_path / "experiment.npz")
     assert back.digest() == experiment.digest()
     assert (back.channels, back.units, back.notes) == (experiment.channels, experiment.units, experiment.notes)
     assert [w.opens for w in back.windows] == [w.opens for w in experiment.windows]
@@ -53,8 +53,8 @@ def test_summary_comes_back(tmp_path: Path, pendulum: Simulator, make_experiment
     plan = make_experiment(pendulum, spread=(0.01, 0.1))
     pilot = pendulum.simulate(np.linspace(0, 0.1, 40)[:, None], plan, np.arange(40))
     summary = fit_summary(pilot, plan)
-    store.save_summary(tmp_path / "summary.npz", summary)
-    back = store.load_summary(tmp_path / "summary.npz")
+    npz_files.save_summary(tmp_path / "summary.npz", summary)
+    back = npz_files.load_summary(tmp_path / "summary.npz")
     np.testing.assert_array_equal(back(pilot), summary(pilot))
     assert back.labels == summary.labels
 
@@ -64,25 +64,25 @@ def test_simulations_come_back(tmp_path: Path) -> None:
     seeds = rng.integers(0, 2**64, 6, dtype=np.uint64)
     made = SimulationSet(rng.normal(size=(6, 2)), seeds, np.zeros((6, 1), np.int8), x=rng.normal(size=(6, 3)), seconds_per_simulation=0.25)
     made.x[2] = np.nan  # type: ignore[index]
-    store.save_simulations(tmp_path / "simulations.npz", made, {"simulator": "servo"})
-    back = store.load_simulations(tmp_path / "simulations.npz")
+    npz_files.save_simulations(tmp_path / "simulations.npz", made, {"simulator": "servo"})
+    back = npz_files.load_simulations(tmp_path / "simulations.npz")
     for name in ("theta", "seeds", "status", "x"):
         np.testing.assert_array_equal(getattr(back, name), getattr(made, name))
         assert getattr(back, name).dtype == getattr(made, name).dtype
     assert back.seconds_per_simulation == 0.25
-    _, header = store.read(tmp_path / "simulations.npz")
+    _, header = npz_files.read(tmp_path / "simulations.npz")
     assert header["simulator"] == "servo"
 
 
 def test_trajectories_are_not_stored(tmp_path: Path) -> None:
     made = SimulationSet(np.zeros((1, 1)), np.zeros(1), np.zeros((1, 1)), trajectories=Trajectories((), np.zeros((1, 1))))
     with pytest.raises(OutputError, match=r"^only summarised simulations are stored; simulate with a summary$"):
-        store.save_simulations(tmp_path / "simulations.npz", made, {})
+        npz_files.save_simulations(tmp_path / "simulations.npz", made, {})
 
 
 def test_replays_come_back(tmp_path: Path) -> None:
-    store.save_replays(tmp_path / "holdout.npz", replays())
-    back = store.load_replays(tmp_path / "holdout.npz")
+    npz_files.save_replays(tmp_path / "holdout.npz", replays())
+    back = npz_files.load_replays(tmp_path / "holdout.npz")
     assert list(back) == ["before", "after"]
     for name, made in replays().items():
         assert (back[name].channels, back[name].units) == (made.channels, made.units)
@@ -132,7 +132,7 @@ def _sprung(text: str) -> None:
 )
 def test_damaged_and_foreign_files_are_refused(tmp_path: Path, experiment: Experiment, kind: str, loader: Callable[[Path], object]) -> None:
     path = tmp_path / "file.npz"
-    store.save_experiment(path, experiment)
+    npz_files.save_experiment(path, experiment)
     damaged(path, kind, path.read_bytes())
     with pytest.raises(OutputError, match=rf"^{path} is not what sbical left there \((?s:.*)\); calibrate again$"):
         loader(path)
@@ -140,9 +140,9 @@ def test_damaged_and_foreign_files_are_refused(tmp_path: Path, experiment: Exper
 
 @pytest.mark.parametrize("loader", LOADERS)
 def test_one_file_is_not_another(tmp_path: Path, experiment: Experiment, loader: Callable[[Path], object]) -> None:
-    store.save_replays(tmp_path / "a.npz", replays())
-    store.save_experiment(tmp_path / "b.npz", experiment)
-    other = tmp_path / ("a.npz" if loader is store.load_experiment else "b.npz")
+    npz_files.save_replays(tmp_path / "a.npz", replays())
+    npz_files.save_experiment(tmp_path / "b.npz", experiment)
+    other = tmp_path / ("a.npz" if loader is npz_files.load_experiment else "b.npz")
     with pytest.raises(OutputError, match=r"is not what sbical left there"):
         loader(other)
 

@@ -17,7 +17,7 @@ import numpy as np
 from sbical.errors import OutputError
 from sbical.inference.summary import Summary
 from sbical.laplace.linear_summary import LinearSummary
-from sbical.recordings.experiment import Experiment, Layout, Window
+from sbical.recordings.experiment import Experiment, JointLayout, Window
 from sbical.recordings.held_signal import HeldSignal
 from sbical.recordings.initial_state import InitialState, JointSensor
 from sbical.simulation.fanout import SimulationSet
@@ -103,7 +103,7 @@ def load_experiment(path: Path) -> Experiment:
         )
         for i, w in enumerate(header["windows"])
     )  # fmt: skip
-    layout = Layout({n: JointSensor(*s) for n, s in header["layout"].items()}, arrays["qpos0"], header["nv"])
+    layout = JointLayout({n: JointSensor(*s) for n, s in header["layout"].items()}, arrays["qpos0"], header["nv"])
     return Experiment(windows, tuple(header["channels"]), tuple(header["units"]), layout, tuple(header["notes"]))
 
 
